@@ -1,0 +1,41 @@
+"""What surrounds a run: is the book being built, at which scale, and does anybody watch?"""
+
+import os
+import sys
+from collections.abc import Iterable
+
+from tqdm.auto import tqdm
+
+
+def building() -> bool:
+    """Whether the book or its tests are being made (`ICLKIT_BUILD=1`) rather than read."""
+    return os.environ.get("ICLKIT_BUILD", "0") not in ("", "0")
+
+
+def scale(book, paper, cost: str = ""):
+    """The dial of a chapter: `book` by default, `paper` (its `cost` printed first) with `ICLKIT_SCALE=paper`."""
+    name = scale_name()
+    if name == "paper" and cost:
+        print(f"paper scale: {cost}")
+    return paper if name == "paper" else book
+
+
+def scale_name() -> str:
+    """The value of `ICLKIT_SCALE`: book, paper or quick."""
+    name = os.environ.get("ICLKIT_SCALE", "book")
+    if name not in ("book", "paper", "quick"):
+        raise ValueError(f"ICLKIT_SCALE must be book, paper or quick; got {name!r}")
+    return name
+
+
+def quick_steps(steps: int) -> int:
+    """`steps`, or 2 % of them with `ICLKIT_SCALE=quick`, for smoke tests only."""
+    return max(1, steps // 50) if scale_name() == "quick" else steps
+
+
+def progress_bar(items: Iterable, wanted: bool | None = None, **options) -> Iterable:
+    """`items` behind a bar in a terminal or notebook; silent in CI, in builds, and into files."""
+    if wanted is None:
+        watched = sys.stderr.isatty() or "ipykernel" in sys.modules
+        wanted = watched and not building() and not os.environ.get("CI")
+    return tqdm(items, disable=not wanted, leave=False, **options)

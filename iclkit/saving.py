@@ -1,0 +1,79 @@
+"""A training run on disk: one safetensors file, replaced as a whole, so that a kill leaves the last good one."""
+
+import json
+import time
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def write_whole(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
+    """Write beside, then rename: whoever reads `path` sees the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".partial")
+    save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, beside, metadata=about)
+    beside.replace(path)
+
+
+def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and description of a file of `write_whole`; `ValueError` when it is damaged, which it leaves alone."""
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged or half written ({error}); it was left as it is. "
+            "Move it away to start this run anew"
+        ) from None
+
+
+class RunFolder:
+    """Saves a run every `every` seconds and finds it again, if it is the same run."""
+
+    def __init__(self, folder: str | Path, description: str, every: float = 60.0):
+        self.path, self.description, self.every = Path(folder) / "run.safetensors", description, every
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        return time.monotonic() - self.last > self.every
+
+    def save(self, run, optimiser, losses: Tensor, step: int) -> None:
+        tensors = {"losses": losses}
+        tensors |= {f"model/{name}": weight for name, weight in run.model.state_dict().items()}
+        for at, state in run.checkpoints.items():
+            tensors |= {f"checkpoint/{at}/{name}": weight for name, weight in state.items()}
+        for index, moments in optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser/{index}/{name}": value for name, value in moments.items()}
+        about = {"run": self.description, "step": str(step), "history": json.dumps(run.history)}
+        write_whole(tensors, self.path, about)
+        self.last = time.monotonic()
+
+    def resume(self, run, optimiser, losses: Tensor) -> int:
+        """Put a saved run back in place and return its number of updates; 0 when there is none."""
+        if not self.path.exists():
+            return 0
+        tensors, about = read_whole(self.path)
+        if about.get("run") != self.description:
+            raise ValueError(
+                f"{self.path} holds another run (model, task, training or measures differ); "
+                "choose another folder, or move that file away"
+            )
+        losses.copy_(tensors["losses"])
+        run.model.load_state_dict(under(tensors, "model"))
+        run.history.update(json.loads(about["history"]))
+        for name, weight in under(tensors, "checkpoint").items():
+            at, _, name = name.partition("/")
+            run.checkpoints.setdefault(int(at), {})[name] = weight
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in under(tensors, "optimiser").items():
+            index, _, name = name.partition("/")
+            moments.setdefault(int(index), {})[name] = value
+        optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+        return int(about["step"])
+
+
+def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors named `prefix/…`, by the rest of their names."""
+    return {n.removeprefix(prefix + "/"): t for n, t in tensors.items() if n.startswith(prefix + "/")}

@@ -1,0 +1,35 @@
+"""What models are trained on. A task is a frozen dataclass; a batch is a pure function of (seed, step)."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Inputs `[batch seq]`, the targets at each position, and (when not all count) which positions do."""
+
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor | None = None
+
+    def to(self, device: str | torch.device) -> "Batch":
+        return Batch(*(part if part is None else part.to(device) for part in self))
+
+
+class Task(Protocol):
+    """Anything with `batch(seed, step)`; the same arguments give the same batch on every machine."""
+
+    def batch(self, seed: int, step: int) -> Batch: ...
+
+
+def generator(*numbers: int) -> torch.Generator:
+    """A random stream that is a pure function of its whole numbers, none negative: `generator(seed, step)`.
+
+    Neighbouring numbers give unrelated streams (NumPy's `SeedSequence` mixes them).
+    """
+    if any(number < 0 for number in numbers):
+        raise ValueError(f"a random stream is named by whole numbers of at least 0; got {numbers}")
+    low, high = np.random.SeedSequence(numbers).generate_state(2)
+    return torch.Generator().manual_seed(int(high) << 32 | int(low))

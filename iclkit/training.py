@@ -1,0 +1,207 @@
+"""Train one model; keep what happened; resume after a kill.
+
+AdamW (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101) on batches that are a pure function of
+(seed, step). A run that stops and resumes ends with the same numbers as one that never stopped.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from iclkit.environment import progress_bar, quick_steps
+from iclkit.hooks import HookFn, Name, Taps
+from iclkit.model import Transformer
+from iclkit.saving import RunFolder
+from iclkit.tasks import Batch, Task
+
+SCHEDULES = {
+    "constant": lambda part: 1.0,
+    "linear": lambda part: 1.0 - part,
+    "cosine": lambda part: 0.5 * (1 + math.cos(math.pi * part)),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained: `steps` of AdamW at `lr`, warmed up linearly over `warmup` steps.
+
+    `seed` names the data; the model's own seed named its first weights. Matrices decay, vectors do not.
+    """
+
+    steps: int = 1000
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.01
+    warmup: int = 0
+    schedule: str = "constant"
+    clip: float | None = None
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.steps < 1 or not self.lr > 0 or self.weight_decay < 0 or self.warmup < 0 or self.seed < 0:
+            raise ValueError(
+                f"expected steps ≥ 1, lr > 0, weight_decay ≥ 0, warmup ≥ 0 and seed ≥ 0; got {self}"
+            )
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {self.schedule!r}")
+
+    def lr_at(self, step: int) -> float:
+        """The learning rate of update number `step`, counted from 0."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return self.lr * warm * SCHEDULES[self.schedule](step / self.steps)
+
+
+@dataclass
+class Run:
+    """What a training run leaves: the model, its loss at each update, measures at `steps`, checkpoints."""
+
+    model: Transformer
+    config: TrainConfig
+    losses: np.ndarray
+    steps: np.ndarray
+    history: dict[str, np.ndarray]
+    checkpoints: dict[int, dict[str, Tensor]] = field(repr=False, default_factory=dict)
+
+    def at(self, step: int) -> Transformer:
+        """The model as it was after `step` updates; `KeyError` names the checkpoints there are."""
+        if step not in self.checkpoints:
+            raise KeyError(f"no checkpoint at step {step}; this run kept {sorted(self.checkpoints)}")
+        model = Transformer(self.model.config)
+        model.load_state_dict(self.checkpoints[step])
+        return model.to(next(self.model.parameters()).device).eval()
+
+
+def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean −log p(target) in nats over the positions that count."""
+    losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+    if batch.mask is None:
+        return losses.mean()
+    return losses[batch.mask.flatten()].mean()
+
+
+def train(
+    model: Transformer,
+    task: Task,
+    config: TrainConfig | None = None,
+    *,
+    measures: Mapping[str, Callable[[Transformer], object]] | None = None,
+    measure_at: Iterable[int] | None = None,
+    checkpoint_at: Iterable[int] = (),
+    fwd_hooks: Iterable[tuple[Name, HookFn]] = (),
+    loss: Callable[[Tensor, Batch], Tensor] = cross_entropy,
+    folder: str | Path | None = None,
+    device: str | torch.device | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Train `model` in place on `task` and return the `Run`.
+
+    `measures` are functions of the model, called after the numbers of updates in `measure_at` (by default 50
+    evenly spaced ones); `fwd_hooks` act during training too. With `folder`, the run is saved there every minute
+    and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request.
+    Raises `ValueError` for a task that does not fit the model, and `FloatingPointError` when the loss diverges.
+    """
+    config = config or TrainConfig()
+    steps, measures = quick_steps(config.steps), dict(measures or {})
+    check_fit(model, task)
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model.to(device)
+    optimiser = build_optimiser(model, config)
+    measure_at = even_steps(steps, 50) if measure_at is None else {s for s in measure_at if s <= steps}
+    checkpoint_at = {s for s in checkpoint_at if s <= steps}
+    run = Run(model, config, np.zeros(0), np.array(sorted(measure_at), int), {name: [] for name in measures})
+    losses, taps = torch.zeros(steps, device=device), Taps(model.hook_names, fwd_hooks)
+    store = RunFolder(folder, describe(model, task, config, measures, run.steps)) if folder else None
+    done = store.resume(run, optimiser, losses) if store else 0
+    observe(run, measures, measure_at, checkpoint_at, done) if done == 0 else None
+    for step in progress_bar(range(done, steps), progress, initial=done, total=steps):
+        value = update(model, taps, optimiser, loss, task.batch(config.seed, step).to(device), config, step)
+        losses[step] = value
+        observe(run, measures, measure_at, checkpoint_at, step + 1)
+        if store and (step + 1 == steps or store.due()):
+            store.save(run, optimiser, losses, step + 1)
+    run.losses = losses.cpu().numpy()
+    run.history = {name: np.array(values) for name, values in run.history.items()}
+    model.eval()
+    return run
+
+
+def update(model, taps, optimiser, loss, batch: Batch, config: TrainConfig, step: int) -> Tensor:
+    """One step down the gradient; the loss before it."""
+    for group in optimiser.param_groups:
+        group["lr"] = config.lr_at(step)
+    value = loss(model(batch.inputs, taps), batch)
+    optimiser.zero_grad(set_to_none=True)
+    value.backward()
+    if config.clip is not None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+    optimiser.step()
+    if step % 100 == 0 and not torch.isfinite(value):
+        raise FloatingPointError(
+            f"the loss at step {step} is {value.item()}; lower lr={config.lr} or set clip"
+        )
+    return value.detach()
+
+
+@torch.no_grad()
+def observe(run: Run, measures, measure_at: set[int], checkpoint_at: set[int], step: int) -> None:
+    """Take the measures and the checkpoint that are due after `step` updates."""
+    if step in measure_at:
+        for name, measure in measures.items():
+            value = measure(run.model)
+            run.history[name].append(value.tolist() if isinstance(value, (Tensor, np.ndarray)) else value)
+    if step in checkpoint_at:
+        state = run.model.state_dict().items()
+        run.checkpoints[step] = {name: weight.detach().cpu().clone() for name, weight in state}
+
+
+def build_optimiser(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW; matrices decay, vectors do not."""
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    fused = trained[0].device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
+
+
+def even_steps(steps: int, count: int) -> set[int]:
+    """About `count` evenly spaced numbers of updates, 0 and `steps` among them."""
+    return {round(steps * i / count) for i in range(count + 1)}
+
+
+def check_fit(model: Transformer, task: Task) -> None:
+    """Refuse a task whose tokens or sequences the model cannot take."""
+    c = model.config
+    vocab, length = getattr(task, "vocab", None), getattr(task, "length", None)
+    if vocab is not None and not c.embedded and vocab > c.d_vocab:
+        raise ValueError(
+            f"the task uses {vocab} tokens, the model knows d_vocab={c.d_vocab}; set d_vocab={vocab}"
+        )
+    if length is not None and length > c.n_ctx:
+        raise ValueError(
+            f"the task's sequences have {length} tokens, the model sees n_ctx={c.n_ctx}; set n_ctx={length}"
+        )
+
+
+def describe(model: Transformer, task: Task, config: TrainConfig, measures, steps: np.ndarray) -> str:
+    """What makes a run this run and no other, as JSON."""
+    return json.dumps(
+        {
+            "model": asdict(model.config),
+            "first weights": round(float(sum(w.abs().sum() for w in model.state_dict().values())), 2),
+            "task": repr(task),
+            "training": asdict(config),
+            "measures": list(measures),
+            "measured at": steps.tolist(),
+        },
+        sort_keys=True,
+    )
