@@ -1,0 +1,1 @@
+"""Execute, normalise and check the chapters: `python -m iclkit.notebooks run`, `… check`."""
