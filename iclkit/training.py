@@ -66,7 +66,7 @@ class Run:
     config: TrainConfig
     losses: np.ndarray
     steps: np.ndarray
-    history: dict[str, np.ndarray]
+    history: dict[str, np.ndarray | list]
     checkpoints: dict[int, dict[str, Tensor]] = field(repr=False, default_factory=dict)
 
     def at(self, step: int) -> Transformer:

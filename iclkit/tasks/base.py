@@ -1,6 +1,6 @@
 """What models are trained on. A task is a frozen dataclass; a batch is a pure function of (seed, step)."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ class Batch(NamedTuple):
         return Batch(*(part if part is None else part.to(device) for part in self))
 
 
+@runtime_checkable
 class Task(Protocol):
     """Anything with `batch(seed, step)`; the same arguments give the same batch on every machine."""
 

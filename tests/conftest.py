@@ -1,0 +1,25 @@
+"""Shapes are checked in every test: the package is imported with jaxtyping and beartype switched on."""
+
+import os
+
+import pytest
+from jaxtyping import install_import_hook
+
+if "iclkit" not in __import__("sys").modules:
+    hook = install_import_hook("iclkit", "beartype.beartype")
+    import iclkit.model
+    import iclkit.tasks
+    import iclkit.training
+
+    hook.uninstall()
+
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def missing(what: str, why: str) -> None:
+    """Skip the calling test for want of `what`, or fail it where `ICLKIT_REQUIRE` lists that."""
+    if what in os.environ.get("ICLKIT_REQUIRE", "").split(","):
+        pytest.fail(f"{what} is required here (ICLKIT_REQUIRE) but {why}")
+    pytest.skip(why)

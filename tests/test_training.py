@@ -1,0 +1,131 @@
+"""Training: it learns, it repeats bit for bit, and a killed run ends as if it had never been killed."""
+
+import numpy as np
+import pytest
+import torch
+
+from iclkit.model import Transformer, TransformerConfig
+from iclkit.saving import RunFolder
+from iclkit.tasks import Repeats
+from iclkit.training import TrainConfig, cross_entropy, train
+
+SHAPE = TransformerConfig(d_vocab=8, n_ctx=16, n_layers=1, d_model=16, n_heads=2)
+TASK = Repeats(vocab=8, length=16, min_period=3, max_period=5, batch_size=16)
+PLAN = TrainConfig(steps=30, lr=3e-3)
+
+
+def weights(model):
+    return torch.cat([w.flatten() for w in model.state_dict().values()])
+
+
+def evaluated(model):
+    return cross_entropy(model(TASK.batch(99, 0).inputs), TASK.batch(99, 0)).item()
+
+
+def test_the_loss_falls_and_history_has_its_shape():
+    run = train(Transformer(SHAPE), TASK, PLAN, measures={"loss": evaluated}, measure_at=[0, 10, 30])
+    assert run.steps.tolist() == [0, 10, 30] and run.history["loss"].shape == (3,)
+    assert run.history["loss"][-1] < run.history["loss"][0] and run.losses.shape == (30,)
+
+
+def test_training_agrees_with_a_plain_loop():
+    model, twin = Transformer(SHAPE), Transformer(SHAPE)
+    train(model, TASK, PLAN)
+    matrices = [w for w in twin.parameters() if w.ndim >= 2]
+    optimiser = torch.optim.AdamW(matrices, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.01)
+    for step in range(30):
+        inputs, targets, _ = TASK.batch(0, step)
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(twin(inputs).transpose(1, 2), targets).backward()
+        optimiser.step()
+    torch.testing.assert_close(weights(model), weights(twin), atol=1e-5, rtol=1e-4)
+
+
+def test_training_repeats_bit_for_bit():
+    first, second = train(Transformer(SHAPE), TASK, PLAN), train(Transformer(SHAPE), TASK, PLAN)
+    assert torch.equal(weights(first.model), weights(second.model))
+    assert not torch.equal(weights(first.model), weights(train(Transformer(SHAPE, 1), TASK, PLAN).model))
+
+
+class Killed(Exception):
+    pass
+
+
+class Fragile(Repeats):
+    """The same task, until the plug is pulled."""
+
+    def batch(self, seed, step):
+        if step == 20:
+            raise Killed
+        return super().batch(seed, step)
+
+    def __repr__(self):
+        return repr(TASK)
+
+
+def test_a_killed_run_resumes_to_the_same_numbers(tmp_path, monkeypatch):
+    options = dict(measures={"loss": evaluated}, measure_at=[0, 5, 15, 30], checkpoint_at=[5, 30])
+    whole = train(Transformer(SHAPE), TASK, PLAN, **options)
+    monkeypatch.setattr(RunFolder, "due", lambda self: True)
+    fragile = Fragile(vocab=8, length=16, min_period=3, max_period=5, batch_size=16)
+    with pytest.raises(Killed):
+        train(Transformer(SHAPE), fragile, PLAN, folder=tmp_path, **options)
+    resumed = train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path, **options)
+    assert torch.equal(weights(whole.model), weights(resumed.model))
+    assert np.array_equal(whole.losses, resumed.losses)
+    assert np.array_equal(whole.history["loss"], resumed.history["loss"])
+    assert sorted(resumed.checkpoints) == [5, 30]
+    assert torch.equal(weights(whole.at(5)), weights(resumed.at(5)))
+    again = train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path, **options)
+    assert torch.equal(weights(again.model), weights(whole.model))
+
+
+def test_a_damaged_or_foreign_run_is_refused_and_left_alone(tmp_path):
+    train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path)
+    with pytest.raises(ValueError, match="holds another run"):
+        train(Transformer(SHAPE, seed=1), TASK, PLAN, folder=tmp_path)
+    file = tmp_path / "run.safetensors"
+    half = file.read_bytes()[: file.stat().st_size // 2]
+    file.write_bytes(half)
+    with pytest.raises(ValueError, match="damaged or half written"):
+        train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path)
+    assert file.read_bytes() == half
+
+
+def test_hooks_act_during_training():
+    def silent(z, hook):
+        return z * 0
+
+    start = Transformer(SHAPE)
+    run = train(Transformer(SHAPE), TASK, TrainConfig(steps=3, weight_decay=0.0), fwd_hooks=[(("z", 0), silent)])
+    torch.testing.assert_close(run.model.W_O, start.W_O, atol=0, rtol=0)
+    assert not torch.equal(run.model.W_E, start.W_E)
+
+
+def test_schedules_and_warmup():
+    plan = TrainConfig(steps=100, lr=1.0, warmup=10, schedule="linear")
+    assert plan.lr_at(0) == pytest.approx(0.1) and plan.lr_at(50) == pytest.approx(0.5)
+    assert TrainConfig(steps=100, lr=1.0, schedule="cosine").lr_at(50) == pytest.approx(0.5)
+    assert TrainConfig(steps=100, lr=1.0).lr_at(99) == 1.0
+
+
+def test_a_masked_loss_counts_marked_positions_only():
+    batch = Repeats(vocab=8, length=16, min_period=3, max_period=5, repeats_only=True).batch(0, 0)
+    logits = torch.randn(64, 16, 8)
+    logits_elsewhere = torch.where(batch.mask[..., None], logits, torch.randn(64, 16, 8))
+    assert cross_entropy(logits, batch) == cross_entropy(logits_elsewhere, batch)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="set d_vocab=9"):
+        train(Transformer(SHAPE), Repeats(vocab=9, length=16, min_period=3, max_period=5))
+    with pytest.raises(ValueError, match="set n_ctx=17"):
+        train(Transformer(SHAPE), Repeats(vocab=8, length=17, min_period=3, max_period=5))
+    with pytest.raises(ValueError, match="steps ≥ 1"):
+        TrainConfig(steps=0)
+    with pytest.raises(ValueError, match="schedule must be one of"):
+        TrainConfig(schedule="wave")
+    with pytest.raises(FloatingPointError, match="lower lr"):
+        train(Transformer(SHAPE), TASK, TrainConfig(steps=301, lr=1e9))
+    with pytest.raises(KeyError, match=r"kept \[2\]"):
+        train(Transformer(SHAPE), TASK, TrainConfig(steps=3), checkpoint_at=[2]).at(1)
