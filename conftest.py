@@ -1,0 +1,6 @@
+"""Tests see the chapters as a build does: figures as frames, no progress bars, one thread a kernel."""
+
+import os
+
+os.environ["ICLKIT_BUILD"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
