@@ -15,13 +15,14 @@
 
 import base64
 import io
-import os
 from collections.abc import Callable, Sequence
 from html import escape
 
 import ipywidgets as widgets
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+
+from iclkit.environment import building
 
 MOST_FRAMES = 40
 MOST_BYTES = 1_500_000
@@ -46,7 +47,7 @@ def explore(draw: Callable[..., Figure], *, alt: Callable[..., str], **values: S
     for name, choices in values.items():
         if not choices or len(set(map(str, choices))) < len(choices):
             raise ValueError(f"{name} must list at least one value, each once; got {choices}")
-    if os.environ.get("ICLKIT_BUILD") == "1":
+    if building():
         return Frames(draw, alt, values)
     return live(draw, values)
 
@@ -134,7 +135,7 @@ def _control(label: str, texts: list[str]) -> tuple[widgets.IntSlider, widgets.H
     widgets.jslink((slider, "value"), (shown, "selected_index"))
     parts = [widgets.HTML(f'<span class="icl-label">{escape(label)}</span>'), slider, shown]
     if last >= 2:
-        play = widgets.Play(min=0, max=last, interval=500)
+        play = widgets.Play(min=0, max=last, interval=500, show_repeat=False)
         widgets.jslink((play, "value"), (slider, "value"))
         parts.insert(1, play)
     row = widgets.HBox(parts)

@@ -10,7 +10,6 @@ import os
 import sys
 import tomllib
 from pathlib import Path
-from urllib.parse import urlparse
 
 import iclbook_execute
 import iclbook_finish
@@ -32,14 +31,10 @@ def repository_address(source: Path) -> str:
     return tomllib.loads((source / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 
 
-def site_address(repository: str) -> str:
-    """Where GitHub Pages shows the site of a repository."""
-    owner, name = urlparse(repository).path.strip("/").split("/")
-    return f"https://{owner.lower()}.github.io/{name}/"
-
-
 def use_repository(app, config):
     """Set the buttons, the canonical address and the preview from the repository's address."""
+    from iclkit.opening import site_address
+
     repository = repository_address(Path(app.srcdir))
     site = site_address(repository)
     config.html_theme_options |= {
@@ -47,7 +42,9 @@ def use_repository(app, config):
         "use_repository_button": True,
         "use_edit_page_button": True,
         "use_issues_button": True,
+        "navbar_persistent": [],
     }
+    config.html_context["default_mode"] = "auto"
     config.html_baseurl = site
     config.ogp_site_url = site
     config.ogp_site_name = config.html_title
@@ -71,3 +68,4 @@ def _drop_thebe(app):
     error in the console, on every page."""
     for listeners in app.events.listeners.values():
         listeners[:] = [one for one in listeners if one.handler.__module__ != "sphinx_thebe"]
+    app.registry.css_files[:] = [one for one in app.registry.css_files if one[0] != "sphinx-thebe.css"]

@@ -14,12 +14,49 @@ from sphinx.util.docutils import SphinxDirective
 
 SCORECARD = "iclkit/records/scorecard.json"
 ADDRESS = re.compile(r"https?://[^\s)&;,]+[^\s)&;,.]")
-CHAPTERS = re.compile(r"\d{3}")
+CHAPTERS = re.compile(r"\d{3}[ _]")
 
 
 def setup(app):
     app.add_directive("icl-scorecard", Scorecard)
     app.add_directive("icl-reference", Reference)
+    app.add_directive("icl-map", Map)
+
+
+class Map(SphinxDirective):
+    """Parts and chapters, one a line; those that are not written yet are called planned."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        return _parsed(self, map_lines(list(self.content), chapters_by_number(self.env.found_docs)))
+
+
+def chapters_by_number(docnames) -> dict[str, str]:
+    """The chapters of the book, a number such as 104 to a document name."""
+    return {Path(name).name[:3]: name for name in docnames if CHAPTERS.match(Path(name).name)}
+
+
+def map_lines(entries: list[str], chapters: dict[str, str]) -> list[str]:
+    """The map as MyST: a part is a line of its own, a chapter a list entry, linked when it exists."""
+    lines = []
+    for position, entry in enumerate(entries):
+        number = entry[:3]
+        if number in chapters:
+            lines.append(f"- [{entry}](/{chapters[number]}.ipynb)")
+        elif CHAPTERS.match(entry):
+            lines.append(f"- {entry} *(planned)*")
+        else:
+            following = entries[position + 1] if position + 1 < len(entries) else ""
+            planned = "" if CHAPTERS.match(following) else " *(planned)*"
+            lines += ["", f"**{entry}**{planned}", ""]
+    return lines
+
+
+def _parsed(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
+    holder = nodes.container()
+    directive.state.nested_parse(StringList(lines, source="iclbook"), directive.content_offset, holder)
+    return holder.children
 
 
 class Scorecard(SphinxDirective):
@@ -29,14 +66,7 @@ class Scorecard(SphinxDirective):
         path = Path(self.env.srcdir) / SCORECARD
         self.env.note_dependency(str(path))
         rows = json.loads(path.read_text()) if path.exists() else []
-        rows = rows["rows"] if isinstance(rows, dict) else rows
-        chapters = {
-            Path(name).name[:3]: name for name in self.env.found_docs if CHAPTERS.match(Path(name).name)
-        }
-        lines = scorecard_lines(rows, chapters)
-        holder = nodes.container()
-        self.state.nested_parse(StringList(lines, source=str(path)), self.content_offset, holder)
-        return holder.children
+        return _parsed(self, scorecard_lines(rows, chapters_by_number(self.env.found_docs)))
 
 
 def scorecard_lines(rows: list[dict], chapters: dict[str, str]) -> list[str]:
