@@ -13,7 +13,7 @@ def building() -> bool:
 
 
 def scale(book, paper, cost: str = ""):
-    """The dial of a chapter: `book` by default, `paper` (its `cost` printed first) with `ICLKIT_SCALE=paper`."""
+    """The dial of a chapter: `book`, or `paper` (its cost printed first) if `ICLKIT_SCALE=paper`."""
     name = scale_name()
     if name == "paper" and cost:
         print(f"paper scale: {cost}")

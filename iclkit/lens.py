@@ -17,8 +17,10 @@ SCHEMES = {
 def to_transformer_lens(model: Transformer):
     """A `HookedTransformer` with the same weights and logits.
 
-    Source: https://github.com/TransformerLensOrg/TransformerLens. Nothing is folded or centred. What TransformerLens has no field for (relative bias, smeared keys) becomes a
-    permanent hook; a scheme without positions becomes a zero position table.
+    Nothing is folded or centred. What TransformerLens has no field for (relative bias, smeared keys) becomes
+    a permanent hook; a scheme without positions becomes a zero position table. Raises `ImportError` without
+    TransformerLens 3.x and `ValueError` for an embedded model.
+    Source: https://github.com/TransformerLensOrg/TransformerLens.
     """
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig

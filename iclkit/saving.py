@@ -1,4 +1,4 @@
-"""A training run on disk: one safetensors file, replaced as a whole, so that a kill leaves the last good one."""
+"""A training run on disk: one safetensors file, replaced as a whole, so a kill leaves the last good one."""
 
 import json
 import time
@@ -18,7 +18,7 @@ def write_whole(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -
 
 
 def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and description of a file of `write_whole`; `ValueError` when it is damaged, which it leaves alone."""
+    """Tensors and description of a file of `write_whole`; `ValueError` when damaged (left alone)."""
     try:
         with safe_open(path, "pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}

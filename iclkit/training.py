@@ -103,9 +103,9 @@ def train(
     """Train `model` in place on `task` and return the `Run`.
 
     `measures` are functions of the model, called after the numbers of updates in `measure_at` (by default 50
-    evenly spaced ones); `fwd_hooks` act during training too. With `folder`, the run is saved there every minute
-    and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request.
-    Raises `ValueError` for a task that does not fit the model, and `FloatingPointError` when the loss diverges.
+    evenly spaced ones); `fwd_hooks` act during training too. With `folder`, the run is saved there every
+    minute and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request.
+    Raises `ValueError` for a task that does not fit the model, `FloatingPointError` when the loss diverges.
     """
     config = config or TrainConfig()
     steps, measures = quick_steps(config.steps), dict(measures or {})

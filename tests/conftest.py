@@ -3,18 +3,10 @@
 import os
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
-if "iclkit" not in __import__("sys").modules:
-    hook = install_import_hook("iclkit", "beartype.beartype")
-    import iclkit.model
-    import iclkit.tasks
-    import iclkit.training
-
-    hook.uninstall()
-
-import torch  # noqa: E402
-
+install_import_hook("iclkit", "beartype.beartype")
 torch.set_num_threads(1)
 
 

@@ -4,7 +4,7 @@
     burst    BOS  k x | q f a z | q f a z | u b e          `copies` in a row, at a random place in noise
     spread   BOS  k | q f a z | x u | q f a z | b          `copies` with random gaps
 
-Symbols are uniform and carry no statistics across sequences: the only way to predict a repeat is to look it up.
+Symbols are uniform and carry no statistics across sequences: to predict a repeat is to look it up.
 Source: Olsson et al. 2022 (https://arxiv.org/abs/2209.11895), repeated random tokens.
 """
 
@@ -22,11 +22,11 @@ PLACEMENTS = ("fill", "burst", "spread")
 
 @dataclass(frozen=True)
 class Repeats:
-    """Sequences `BOS` + `length` symbols out of 1 … `vocab` − 1, holding a random string that repeats.
+    """Sequences of `BOS` and `length` symbols out of 1 … `vocab` − 1: a random string that repeats.
 
-    Each sequence draws its own string and its own period, uniform in `min_period … max_period`. Inputs are all
-    tokens but the last, targets all but the first, `[batch_size length]`. With `repeats_only`, the mask leaves
-    only targets that an earlier copy settles.
+    Each sequence draws its own string and its own period, uniform in `min_period … max_period`. Inputs are
+    all tokens but the last, targets all but the first, `[batch_size length]`. With `repeats_only`, the mask
+    leaves only targets that an earlier copy settles.
     """
 
     vocab: int = 64
@@ -103,11 +103,11 @@ def repeated_tokens(
 
         BOS  q f a z | q f a z            [batch 1 + period · copies]
 
-    With `distinct`, no symbol occurs twice within the string, so that every repeat has one right continuation.
+    With `distinct`, no symbol occurs twice within the string: every repeat has one right continuation.
     """
     if distinct and period > vocab - 1:
         raise ValueError(
-            f"a string of {period} distinct symbols needs vocab ≥ {period + 1} (one is BOS); got vocab={vocab}; "
+            f"a string of {period} distinct symbols needs vocab ≥ {period + 1} (one is BOS); got {vocab}; "
             "enlarge vocab, shorten period, or pass distinct=False"
         )
     if period < 1 or copies < 1 or batch < 1:
