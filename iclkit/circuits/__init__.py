@@ -1,0 +1,88 @@
+"""Circuit tools: what the weights say, what heads do, and what happens when a part is changed."""
+
+from iclkit.circuits import ablation, attribution, edges, expansion, factored, patching, scores, weights
+from iclkit.circuits.ablation import ablate, ablate_each_head, frozen_patterns
+from iclkit.circuits.attribution import direct_logit_attribution, residual_parts
+from iclkit.circuits.edges import all_edges, edge_patcher, nodes, patch_edges, path_patch
+from iclkit.circuits.expansion import path_expansion, term_importance
+from iclkit.circuits.factored import FactoredMatrix
+from iclkit.circuits.heads import label
+from iclkit.circuits.patching import activation_patch
+from iclkit.circuits.scores import (
+    copying_score_logits,
+    duplicate_token,
+    duplicate_token_score,
+    icl_score,
+    induction_stripe,
+    induction_stripe_score,
+    per_token_loss,
+    prefix_matching,
+    prefix_matching_score,
+    previous_token,
+    previous_token_score,
+    random_baseline,
+    token_losses,
+)
+from iclkit.circuits.weights import (
+    OV,
+    QK,
+    Baseline,
+    composition_baseline,
+    composition_scores,
+    copying_score,
+    direct_path,
+    eigenvalue_score,
+    full_OV,
+    full_QK,
+    matching_score,
+)
+
+__all__ = [
+    "OV",
+    "QK",
+    "Baseline",
+    "FactoredMatrix",
+    "ablate",
+    "ablate_each_head",
+    "ablation",
+    "activation_patch",
+    "all_edges",
+    "attribution",
+    "composition_baseline",
+    "composition_scores",
+    "copying_score",
+    "copying_score_logits",
+    "direct_logit_attribution",
+    "direct_path",
+    "duplicate_token",
+    "duplicate_token_score",
+    "edge_patcher",
+    "edges",
+    "eigenvalue_score",
+    "expansion",
+    "factored",
+    "frozen_patterns",
+    "full_OV",
+    "full_QK",
+    "icl_score",
+    "induction_stripe",
+    "induction_stripe_score",
+    "label",
+    "matching_score",
+    "nodes",
+    "patch_edges",
+    "patching",
+    "path_expansion",
+    "path_patch",
+    "per_token_loss",
+    "prefix_matching",
+    "prefix_matching_score",
+    "previous_token",
+    "previous_token_score",
+    "random_baseline",
+    "residual_parts",
+    "scores",
+    "term_importance",
+    "token_losses",
+    "weights",
+]
