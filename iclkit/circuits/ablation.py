@@ -4,8 +4,8 @@
     mean       z ← its mean over `reference`, by place    the head writes what it always writes
     resample   z ← its value on a row of `reference`      the head answers another sequence
 
-With `keep_patterns`, every pattern of the model is forced to what it was before the ablation, so that only the
-path through values is cut; without, later heads may look elsewhere. These are two different experiments.
+With `keep_patterns`, every pattern of the model is forced to what it was before the ablation, so that only
+the path through values is cut; without, later heads may look elsewhere. These are two different experiments.
 Source: Olsson et al. 2022 (https://arxiv.org/abs/2209.11895), pattern-preserving ablation.
 """
 
@@ -31,8 +31,8 @@ def ablate(
     """A function with the model's signature, `tokens → logits`, in which these heads are taken away.
 
     `heads` are pairs (layer, head). The model itself is untouched. `mean` and `resample` need `reference`
-    tokens, at least as long as what will be given; `resample` pairs row i with reference row i, again from the
-    first row when they run out.
+    tokens, at least as long as what will be given; `resample` pairs row i with reference row i, starting again
+    when they run out.
     """
     if how not in HOW:
         raise ValueError(f"how must be one of {', '.join(HOW)}; got {how!r}")

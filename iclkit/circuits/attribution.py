@@ -22,8 +22,8 @@ def direct_logit_attribution(
         logit[target] = Σ_part  part · W_U[:, target]
         parts: "embed", "pos_embed", "L0H0", …, "mlp0", …, and "ln_final.b" where there is a LayerNorm
 
-    The values sum to the logit. The scale of a final LayerNorm is frozen at its value in the run, so each part is
-    centred, divided by it and multiplied by the gain. `cache` comes from `model.run_with_cache(tokens)`.
+    The values sum to the logit. The scale of a final LayerNorm is frozen at its value in the run: each part
+    is centred, divided by it and multiplied by the gain. `cache` comes from `model.run_with_cache(tokens)`.
     """
     parts = residual_parts(cache, model)
     for name, wanted in (("targets", targets), ("versus", versus)):

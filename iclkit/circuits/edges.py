@@ -3,9 +3,9 @@
     Emb ─┬─→ Att0 ─┬─→ MLP0 ─┬─→ Att1 ─┬─→ MLP1 ─┬─→ Out        every node reads the sum of all earlier ones
          └─────────┴─────────┴─────────┴─────────┘
 
-Each node reads its own version of the residual stream: over a patched edge it receives what the sender wrote in
-the corrupted run, over every other edge what the sender writes now. No edge patched is the clean run; all edges
-patched is the corrupted run.
+Each node reads its own version of the residual stream: over a patched edge it receives what the sender wrote
+in the corrupted run, over every other edge what the sender writes now. No edge patched is the clean run; all
+edges patched is the corrupted run.
 
     senders     Emb (token and absolute position)   Att0 (a layer's heads)   L0H1 (one head)   MLP0
     receivers   Att1   L1H2   MLP1   Out, and one kind of input alone:   Att1.q   L1H2.k   L1H2.v
@@ -160,8 +160,8 @@ def _parse(model: Transformer, name: str) -> tuple[list[str], int]:
     at = next((int(n) for n in (att, layer, mlp) if n is not None), 0)
     if not match or at >= max(c.n_layers, 1) or (mlp and not c.d_mlp):
         raise ValueError(
-            f"this model has no node {name!r}; it has {', '.join(nodes(model))}, single heads such as L0H0, and "
-            "(to receive) their inputs such as Att0.q or L0H0.k"
+            f"this model has no node {name!r}; it has {', '.join(nodes(model))}, single heads such as L0H0, "
+            "and (to receive) their inputs such as Att0.q or L0H0.k"
         )
     if end:
         return [name], -1 if name == "Emb" else 2 * c.n_layers

@@ -1,6 +1,6 @@
 """An attention-only transformer is a sum of paths, once its attention patterns are held fixed.
 
-    logits = ( Id + Σ_h A^h ⊗ OV^h + Σ_{h₁,h₂} A^{h₂} A^{h₁} ⊗ OV^{h₁} OV^{h₂} + … ) applied to the embedding, · W_U
+    logits = ( Id + Σ_h A^h ⊗ OV^h + Σ_{h₁ before h₂} A^{h₂} A^{h₁} ⊗ OV^{h₁} OV^{h₂} + … ) embed · W_U
 
     "direct"        token → logits
     "L0H1"          token → L0H1 → logits
@@ -84,6 +84,6 @@ def _check(model: Transformer) -> None:
     ):
         if present:
             raise ValueError(
-                f"path expansion needs a model that is linear once its patterns are fixed; this one has {name}, "
-                f"expected {field}. For such models use direct_logit_attribution or path_patch"
+                f"path expansion needs a model that is linear once its patterns are fixed; this one has "
+                f"{name}, expected {field}. For such models use direct_logit_attribution or path_patch"
             )

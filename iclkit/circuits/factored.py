@@ -44,7 +44,7 @@ class FactoredMatrix:
 
     @cached_property
     def eigenvalues(self) -> Tensor:
-        """All eigenvalues that can differ from 0, complex; A B and B A share theirs, so the smaller is used."""
+        """All eigenvalues that can differ from 0, complex: those of B A where it is smaller than A B."""
         left, right = self.shape[-2:]
         if left != right:
             raise ValueError(f"eigenvalues need a square matrix; this product is {left} × {right}")

@@ -29,8 +29,8 @@ def activation_patch(
 ) -> Float[Tensor, "layer place"]:
     """The metric after patching each place in turn, scaled so that 0 = corrupted and 1 = clean.
 
-    `at` a stream (resid_pre, resid_mid, resid_post, attn_out, mlp_out): `[layer seq]`, one position at a time.
-    `at` a head's activation (q, k, v, z, pattern, result): `[layer head]`, all positions at once.
+    `at` resid_pre, resid_mid, resid_post, attn_out, mlp_out: `[layer seq]`, one position at a time.
+    `at` q, k, v, z, pattern, result: `[layer head]`, one head at all positions.
     `metric` takes logits; `clean` and `corrupted` have one shape.
     """
     if at not in BY_POSITION + BY_HEAD:
@@ -62,7 +62,7 @@ def normalised(metric: Metric, clean_logits: Tensor, corrupted_logits: Tensor) -
     high, low = float(metric(clean_logits)), float(metric(corrupted_logits))
     if abs(high - low) < 1e-6:
         raise ValueError(
-            f"the metric is {high:.6g} on the clean and on the corrupted run, so there is no effect to share out; "
+            f"the metric is {high:.6g} on the clean and on the corrupted run: no effect to share out; "
             "corrupt what the metric depends on"
         )
     return lambda logits: (float(metric(logits)) - low) / (high - low)

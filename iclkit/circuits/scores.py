@@ -9,7 +9,7 @@ Four of them are shares of attention, pure functions of a pattern and its tokens
                   ^     previous token: i − 1
 
 Each has a form for a pattern, `[head]`, and one for a model, `[layer head]`; averages run over all queries of
-the batch for which the answer exists. Sources: Olsson et al. 2022 (https://arxiv.org/abs/2209.11895) for prefix
+the batch for which the answer exists. Source: Olsson et al. 2022 (https://arxiv.org/abs/2209.11895), for prefix
 matching, copying and the in-context-learning score.
 """
 
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from iclkit.circuits.weights import Baseline, unembedding
+from iclkit.circuits.weights import Baseline, check_vocabulary, unembedding
 from iclkit.model import Transformer, TransformerConfig
 
 
@@ -114,6 +114,7 @@ def copying_score_logits(model: Transformer, tokens: Int[Tensor, "batch seq"]) -
     A = Σ_j pattern_j Σ_t r_j(t) that of all distinct tokens t of the sequence; the mean of a / (a + A) over
     queries lies in 0 … ½ and is stretched to −1 … 1. This is our reading of Olsson et al.'s copying test.
     """
+    check_vocabulary(model)
     W_U, scores = unembedding(model), []
     layers = range(model.config.n_layers)
     _, cache = model.run_with_cache(tokens, [(name, layer) for name in ("pattern", "v") for layer in layers])
@@ -128,7 +129,7 @@ def copying_score_logits(model: Transformer, tokens: Int[Tensor, "batch seq"]) -
         everything = (weight @ (raises * first[:, None, None]).sum(-1)[..., None])[..., 0]
         share = attended / (attended + everything).clamp(min=1e-30)
         scores.append(4 * share.mean((0, 2)) - 1)
-    return torch.stack(scores)
+    return torch.stack(scores) if scores else torch.zeros(0, model.config.n_heads)
 
 
 def token_losses(

@@ -101,12 +101,7 @@ def eigenvalue_score(matrix: FactoredMatrix) -> Tensor:
 @torch.no_grad()
 def copying_score(model: Transformer) -> Float[Tensor, "layer head"]:
     """The eigenvalue score of each head's full OV circuit W_E W_V W_O W_U: +1 copies, −1 takes back."""
-    c = model.config
-    if c.d_vocab_out != c.d_vocab:
-        raise ValueError(
-            "the copying score needs one vocabulary for inputs and outputs: "
-            f"expected d_vocab_out={c.d_vocab}; got {c.d_vocab_out}"
-        )
+    check_vocabulary(model)
     return eigenvalue_score(_embedding(model) @ every_OV(model) @ unembedding(model))
 
 
@@ -151,6 +146,17 @@ def composition_baseline(model: Transformer, samples: int = 200, seed: int = 0) 
     B, D = (torch.randn(samples, c.d_head, c.d_model, generator=random) for _ in range(2))
     scores = _ratio(FactoredMatrix(A, B), FactoredMatrix(C, D))
     return Baseline(scores.mean().item(), scores.std().item())
+
+
+def check_vocabulary(model: Transformer) -> None:
+    """`ValueError` unless inputs and outputs are the same tokens, so that copying means something."""
+    c = model.config
+    if c.embedded or c.d_vocab_out != c.d_vocab:
+        got = "vectors" if c.embedded else f"{c.d_vocab} tokens"
+        raise ValueError(
+            "copying needs one vocabulary for inputs and outputs; "
+            f"this model reads {got} and predicts {c.d_vocab_out}"
+        )
 
 
 def _ratio(first: FactoredMatrix, second: FactoredMatrix) -> Tensor:

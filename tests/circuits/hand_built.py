@@ -1,6 +1,6 @@
 """Models whose weights are written down, so that the right value of every score is known.
 
-The residual stream is cut into named blocks of one-hot vectors: token | place | previous token | copied token.
+The residual stream is cut into blocks of one-hot vectors: token | place | previous token | copied token.
 """
 
 import torch
@@ -11,7 +11,7 @@ SHARP = 60.0  # attention scores of a match; exp(−60) is nothing
 
 
 def blank(d_vocab: int, n_ctx: int, n_layers: int, d_head: int) -> tuple[Transformer, dict[str, slice]]:
-    """A one-head-a-layer model with all heads zero, tokens and places one-hot, W_U reading the copied token."""
+    """One head a layer, all zero; tokens and places one-hot; W_U reads the copied token."""
     d_model = 3 * d_vocab + n_ctx
     config = TransformerConfig(d_vocab, n_ctx, n_layers, d_model, n_heads=1, d_head=d_head)
     sizes = {"token": d_vocab, "place": n_ctx, "previous": d_vocab, "copied": d_vocab}
@@ -31,7 +31,7 @@ def blank(d_vocab: int, n_ctx: int, n_layers: int, d_head: int) -> tuple[Transfo
 
 @torch.no_grad()
 def induction_model(d_vocab: int = 12, n_ctx: int = 24) -> Transformer:
-    """L0H0 writes the previous token; L1H0 looks for a place whose previous token is the present one, copies it.
+    """L0H0 writes the previous token; L1H0 looks for a place that follows the present token, and copies it.
 
     query  place t  →  key  place t − 1        L0H0
     query  token    →  key  previous token     L1H0
