@@ -4,7 +4,8 @@
     python -m iclkit.records make induction_104   makes it anew
 """
 
+from iclkit.records.models import load_model
 from iclkit.records.quoting import quoted
 from iclkit.records.store import DATA, Record, RecordError, load, save
 
-__all__ = ["DATA", "Record", "RecordError", "load", "quoted", "save"]
+__all__ = ["DATA", "Record", "RecordError", "load", "load_model", "quoted", "save"]

@@ -1,0 +1,35 @@
+"""Trained models in records: weights under "variant/seed/parameter", configs in `meta`."""
+
+import numpy as np
+import torch
+
+from iclkit.model import Transformer, TransformerConfig
+from iclkit.records.store import Record, load
+
+
+def pack(model: Transformer) -> dict[str, np.ndarray]:
+    """A model's parameters by name, as arrays."""
+    return {name: weight.detach().cpu().numpy() for name, weight in model.named_parameters()}
+
+
+def load_model(name: str | Record, variant: str, seed: int = 0) -> Transformer:
+    """Rebuild a trained model from a record whose configs give `variant` and `model`.
+
+        load_model("part1_models", variant="2L", seed=0)
+
+    Raises KeyError for a variant or seed the record does not hold, naming those it does.
+    """
+    record = name if isinstance(name, Record) else load(name)
+    known = {config["variant"]: config["model"] for config in record.meta["config"]}
+    if variant not in known:
+        raise KeyError(f"record {record.name!r} has no variant {variant!r}; it has {', '.join(known)}")
+    prefix = f"{variant}/{seed}/"
+    weights = {key.removeprefix(prefix): record[key] for key in record if key.startswith(prefix)}
+    if not weights:
+        seeds = sorted(
+            {int(key.split("/")[1]) for key in record if key.startswith(f"{variant}/") and key.count("/") > 1}
+        )
+        raise KeyError(f"record {record.name!r} has no seed {seed} of {variant!r}; it has {seeds}")
+    model = Transformer(TransformerConfig(**known[variant]))
+    model.load_state_dict({key: torch.from_numpy(np.array(array)) for key, array in weights.items()})
+    return model.eval()
