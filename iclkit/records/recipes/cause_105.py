@@ -1,4 +1,4 @@
-"""Cause, not correlation (chapter 105): every head removed over training, and which path feeds the induction heads."""
+"""Cause, not correlation (chapter 105): every head removed over training; what feeds the induction heads."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def removals(model: Transformer) -> dict:
 
 
 def routes(model: Transformer) -> dict:
-    """Composition scores, and the loss (nats, second copy) added by corrupting each path L0 head → L1 input."""
+    """Composition scores, and the loss (nats, second copy) that a corrupted path L0 head → L1 input adds."""
     clean = repeated_tokens(64, PERIOD, 2, 64, seed=2)
     noise = torch.randint(1, 64, clean[:, 1:].shape, generator=generator(3))
     corrupted, n = torch.cat([clean[:, :1], noise], 1), model.config.n_heads
@@ -140,7 +140,7 @@ def unit(config: dict, seed: int) -> dict:
 
 
 def assemble(pieces: list[Piece]) -> dict:
-    """`shortformer_4_icl [seed step]`, `absolute_1_routes [seed q/k/v]`, … : every array of `unit`, by model."""
+    """`shortformer_4_icl [seed step]`, `absolute_1_routes [seed q/k/v]` …: each array of `unit`, by model."""
     arrays = {"steps": np.array(pieces[0].config["at"])}
     for name in dict.fromkeys(f"{p.config['positions']}_{p.config['heads']}" for p in pieces):
         mine = [p.arrays for p in pieces if f"{p.config['positions']}_{p.config['heads']}" == name]
