@@ -4,8 +4,6 @@ import os
 
 os.environ["ICLKIT_BUILD"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["ICLKIT_BUILD"] = "1"
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collectstart(collector):
