@@ -31,8 +31,8 @@ def ablate(
     """A function with the model's signature, `tokens → logits`, in which these heads are taken away.
 
     `heads` are pairs (layer, head). The model itself is untouched. `mean` and `resample` need `reference`
-    tokens, at least as long as what will be given; `resample` pairs row i with reference row i, starting again
-    when they run out.
+    tokens, at least as long as what will be given; `resample` pairs row i with reference row i, over and
+    over when those run out.
     """
     if how not in HOW:
         raise ValueError(f"how must be one of {', '.join(HOW)}; got {how!r}")

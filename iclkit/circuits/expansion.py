@@ -70,7 +70,9 @@ def _heads(
 
 def _frozen(model: Transformer, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
     layers = range(model.config.n_layers)
-    names = [("resid_pre", 0)] if layers else ["embed", *["pos_embed"] * (model.W_pos is not None)]
+    names = (
+        [("resid_pre", 0)] if layers else ["embed", *["pos_embed"] * (model.config.positions == "absolute")]
+    )
     _, cache = model.run_with_cache(tokens, [*names, *(("pattern", layer) for layer in layers)])
     embed = sum(cache[name] for name in names)
     return embed, [cache["pattern", layer] for layer in layers]

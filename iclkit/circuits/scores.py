@@ -9,8 +9,8 @@ Four of them are shares of attention, pure functions of a pattern and its tokens
                   ^     previous token: i − 1
 
 Each has a form for a pattern, `[head]`, and one for a model, `[layer head]`; averages run over all queries of
-the batch for which the answer exists. Source: Olsson et al. 2022 (https://arxiv.org/abs/2209.11895), for prefix
-matching, copying and the in-context-learning score.
+the batch for which the answer exists. Prefix matching, copying and the in-context-learning score come from
+Olsson et al. 2022 (https://arxiv.org/abs/2209.11895).
 """
 
 from collections.abc import Callable, Iterable
@@ -133,7 +133,7 @@ def copying_score_logits(model: Transformer, tokens: Int[Tensor, "batch seq"]) -
 
 
 def token_losses(
-    logits: Float[Tensor, "batch seq vocab"], tokens: Int[Tensor, "rows seq"]
+    logits: Float[Tensor, "batch seq vocab"], tokens: Int[Tensor, "rows places"]
 ) -> Float[Tensor, "batch seq-1"]:
     """−log p(next token), nats: entry t is the loss of predicting token t + 1 from tokens 0 … t."""
     if logits.shape[:2] != tokens.shape or tokens.shape[1] < 2:
@@ -162,12 +162,14 @@ def icl_score(losses: Float[Tensor, "*batch seq"]) -> float:
 
 
 def random_baseline(
-    score: Callable[[Transformer, Tensor], Tensor | float],
+    score: Callable[[Transformer, Tensor | None], Tensor | float],
     config: TransformerConfig,
-    tokens: Tensor,
+    tokens: Tensor | None,
     seeds: Iterable[int] = range(5),
 ) -> Baseline:
     """Mean and standard deviation of `score(model, tokens)` over untrained models, all heads pooled.
+
+    Scores of weights alone may ignore the tokens (None).
 
     random_baseline(prefix_matching, config, tokens) → Baseline(mean=.03, std=.002)
     """
