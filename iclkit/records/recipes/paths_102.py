@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from iclkit.circuits.expansion import path_expansion, term_importance
-from iclkit.circuits.scores import prefix_matching, previous_token
+from iclkit.circuits.expansion import path_expansion
+from iclkit.circuits.scores import prefix_matching, previous_token, token_losses
 from iclkit.circuits.weights import composition_baseline, composition_scores, copying_score, matching_score
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.records.recipes import Probe
@@ -12,9 +12,10 @@ from iclkit.tasks.repeats import Repeats, repeated_tokens
 from iclkit.training import TrainConfig, train
 
 NAME = "paths_102"
-COST = "3 seeds × 20 s on one core (paper: 12 heads of 64 dimensions, 3 seeds × 1 h)"
+COST = "3 seeds × 25 s on one core (paper: 12 heads of 64 dimensions, about an hour a seed, not yet run)"
 SEEDS = (0, 1, 2)
 EVERY = 20
+SHARED = ("steps", "paths")
 
 
 def configs(scale: str) -> list[dict]:
@@ -29,8 +30,10 @@ def unit(config: dict, seed: int) -> dict[str, np.ndarray]:
     model = Transformer(shape(config), seed)
     task = Repeats(vocab=64, length=64, min_period=12, max_period=31, batch_size=32)
     plan = TrainConfig(steps=config["steps"], lr=config["lr"], warmup=50, seed=seed)
-    run = train(model, task, plan, measures=MEASURES, measure_at=range(0, config["steps"] + 1, EVERY))
-    return {"steps": run.steps, "loss": run.losses, **run.history, **paths(run.model.cpu())}
+    run = train(
+        model, task, plan, measures=MEASURES, measure_at=range(0, config["steps"] + 1, EVERY), device="cpu"
+    )
+    return {"steps": run.steps, "loss": run.losses, **run.history, **paths(run.model)}
 
 
 def shape(config: dict) -> TransformerConfig:
@@ -64,12 +67,26 @@ MEASURES = {
 
 @torch.no_grad()
 def paths(model: Transformer) -> dict[str, np.ndarray]:
-    """How exactly the paths sum to the logits, and how much each order of paths is worth."""
+    """How exactly the paths sum to the logits; the loss on later copies by order and without each path."""
     tokens, baseline = probe_tokens(), composition_baseline(model)
-    result = {"orders": term_importance(model, tokens), "exact_error32": error(model, tokens[:8])}
-    result |= {"exact_error64": error(model.double(), tokens[:8])}
-    result |= {"baseline": baseline.mean, "baseline_std": baseline.std}
+    terms = path_expansion(model, tokens)
+    order = {name: name.count("L") for name in terms}
+    total = sum(terms.values())
+    result = {
+        "orders": [later_loss(sum(terms[n] for n in terms if order[n] <= most), tokens) for most in range(3)],
+        "without": [later_loss(total - term, tokens) for term in terms.values()],
+        "paths": list(terms),
+        "exact_error32": error(model, tokens[:8]),
+        "exact_error64": error(model.double(), tokens[:8]),
+        "baseline": baseline.mean,
+        "baseline_std": baseline.std,
+    }
     return {name: np.asarray(value) for name, value in result.items()}
+
+
+def later_loss(logits: torch.Tensor, tokens: torch.Tensor) -> float:
+    """Mean loss (nats) where an earlier copy settles the next token."""
+    return token_losses(logits, tokens)[:, 21:].mean().item()
 
 
 @torch.no_grad()
@@ -79,9 +96,9 @@ def error(model: Transformer, tokens: torch.Tensor) -> float:
 
 
 def assemble(pieces) -> dict[str, np.ndarray]:
-    """Every array with the seeds as its first axis; the steps once."""
-    names = [name for name in pieces[0].arrays if name != "steps"]
-    return {"steps": pieces[0].arrays["steps"]} | {
+    """Every array with the seeds as its first axis; steps and names of paths once."""
+    names = [name for name in pieces[0].arrays if name not in SHARED]
+    return {name: pieces[0].arrays[name] for name in SHARED} | {
         name: np.stack([piece.arrays[name] for piece in pieces]) for name in names
     }
 
@@ -92,4 +109,6 @@ def probe(record) -> Probe:
     copying = unit(config, 0)["copying"][-1, 1].mean()
     at = int(np.flatnonzero(record["steps"] == 100)[0])
     found = record["copying"][:, at, 1].mean(-1)
-    return Probe("mean copying score of layer 1 at step 100", float(copying), found.min() - 0.05, found.max() + 0.05)
+    return Probe(
+        "mean copying score of layer 1 at step 100", float(copying), found.min() - 0.05, found.max() + 0.05
+    )
