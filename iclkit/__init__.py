@@ -1,0 +1,31 @@
+"""Models, tasks and circuit tools of *In-Context Learning, Circuit by Circuit*."""
+
+from importlib.metadata import version
+
+from iclkit import checks, circuits, figures, records, tasks
+from iclkit.environment import scale
+from iclkit.explore import explore
+from iclkit.model import Transformer, TransformerConfig
+from iclkit.records import quoted
+from iclkit.tasks import Repeats, repeated_tokens
+from iclkit.training import Run, TrainConfig, train
+
+__version__ = version("iclkit")
+
+__all__ = [
+    "Repeats",
+    "Run",
+    "TrainConfig",
+    "Transformer",
+    "TransformerConfig",
+    "checks",
+    "circuits",
+    "explore",
+    "figures",
+    "quoted",
+    "records",
+    "repeated_tokens",
+    "scale",
+    "tasks",
+    "train",
+]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-install_import_hook("iclkit", "beartype.beartype")
+install_import_hook("iclkit", "shapes.checked")
 torch.set_num_threads(1)
 
 
