@@ -17,7 +17,9 @@ def begin() -> None:
     torch.set_num_threads(1)
     use_style()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    print(f"iclkit {version('iclkit')}, torch {torch.__version__}, Python {platform.python_version()}, {device}")
+    print(
+        f"iclkit {version('iclkit')}, torch {torch.__version__}, Python {platform.python_version()}, {device}"
+    )
     print(f"This book: {site_address()}")
 
 

@@ -1,7 +1,7 @@
 """Help for the tests of checks: run one on right and wrong answers; take solutions out of the chapters.
 
-    assert_check(checks.c104.ex1, right=[solution("104", 1), second_way], stub=stub("104", 1),
-                 wrong=[(forgets_mask, "looks ahead"), (transposed, "transposed"), (off_by_one, "off by one")])
+assert_check(checks.c104.ex1, right=[solution("104", 1), second_way], stub=stub("104", 1),
+             wrong=[(forgets_mask, "looks ahead"), (transposed, "transposed"), (off_by_one, "off by one")])
 """
 
 import ast
@@ -63,7 +63,9 @@ def answer_in(chapter: str, exercise: int, tag: str, folder: Path):
 
 def definitions(source: str) -> ast.Module:
     """The imports, functions, classes and literal constants of a cell (magics left out)."""
-    plain = "\n".join(line if not line.lstrip().startswith(("%", "!")) else "    pass" for line in source.splitlines())
+    plain = "\n".join(
+        line if not line.lstrip().startswith(("%", "!")) else "    pass" for line in source.splitlines()
+    )
     kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
     body = []
     for node in ast.parse(plain).body:

@@ -89,7 +89,9 @@ def test_chapters_are_found_by_the_beginning_of_their_names(tmp_path, monkeypatc
 
 def exercise(k):
     return [
-        v4.new_markdown_cell(f"**{k}.** Do it. *5 minutes.*\n<details><summary>Hint</summary>Think.</details>"),
+        v4.new_markdown_cell(
+            f"**{k}.** Do it. *5 minutes.*\n<details><summary>Hint</summary>Think.</details>"
+        ),
         v4.new_code_cell(f"def f{k}(x):\n    raise NotImplementedError", metadata={"tags": ["exercise"]}),
         v4.new_code_cell(f"def f{k}(x):\n    return x", metadata={"tags": ["solution", "hide-cell"]}),
         v4.new_code_cell(f"checks.c101.ex{k}(f{k})", metadata={"tags": ["check"]}),
@@ -99,9 +101,14 @@ def exercise(k):
 def good_chapter():
     """A chapter that breaks no rule: opening, setup, one cell a movement, three exercises."""
     opening = "# A title\n\nPrerequisites: none. Minutes: 1 on two cores. Claims: none."
-    cells = [v4.new_markdown_cell(opening), v4.new_code_cell("try:\n    import iclkit\nexcept ImportError:\n    1")]
+    cells = [
+        v4.new_markdown_cell(opening),
+        v4.new_code_cell("try:\n    import iclkit\nexcept ImportError:\n    1"),
+    ]
     for name in MOVEMENTS[:-1]:
-        cells.append(v4.new_markdown_cell(f"## {name}\n\nOf $x$ see [here](https://arxiv.org/abs/2209.11895)."))
+        cells.append(
+            v4.new_markdown_cell(f"## {name}\n\nOf $x$ see [here](https://arxiv.org/abs/2209.11895).")
+        )
     alt = {"mystnb": {"image": {"alt": "A line that rises from one to two."}}}
     cells.insert(5, v4.new_code_cell(PICTURE.rstrip(), metadata=alt))
     cells += [cell for k in (1, 2, 3) for cell in exercise(k)]

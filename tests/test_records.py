@@ -111,7 +111,7 @@ def test_quoted_prints_both_for_a_reader(monkeypatch, capsys):
     records.quoted(0.93, np.float32(0.5), within=0.03)
     assert capsys.readouterr().out == "the text says 0.93 (± 0.03), this run measured 0.5\n"
     with pytest.raises(ValueError, match="within"):
-        records.quoted(1, 1, within=-1)
+        records.quoted(1, 1, within=-1.0)
 
 
 # --- recipes ------------------------------------------------------------------------------------------
@@ -148,7 +148,9 @@ def test_making_says_its_cost_and_keeps_where_it_came_from(recipe, tmp_path, cap
 
 def test_making_resumes_and_skips_what_is_done(recipe, tmp_path):
     recipe.broken = {(9, 0)}
-    with pytest.raises(MakingError, match=r"1 of 4 pieces.*(?s:.*)\"steps\": 9.*seed 0(?s:.*)a piece that fails"):
+    with pytest.raises(
+        MakingError, match=r"1 of 4 pieces.*(?s:.*)\"steps\": 9.*seed 0(?s:.*)a piece that fails"
+    ):
         make(recipe, folder=tmp_path)
     assert recipe.calls == [(5, 0), (5, 1), (9, 0), (9, 1)] and not (tmp_path / "walks.npz").exists()
     recipe.broken, recipe.calls = set(), []

@@ -43,6 +43,8 @@ def same(
 
 
 def _tensor(got, want: Tensor, name: str) -> Tensor:
+    if type(got) is int and want.is_floating_point():
+        got = float(got)
     try:
         return torch.as_tensor(got).detach().cpu()
     except (TypeError, ValueError, RuntimeError):

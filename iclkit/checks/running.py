@@ -54,7 +54,9 @@ class Exercise:
         except Wrong as wrong:
             return Result(False, " ".join(str(wrong).split()))
         except _TooSlow:
-            return Result(False, f"took more than {self.seconds:g} s; is there an endless loop, or one too many?")
+            return Result(
+                False, f"took more than {self.seconds:g} s; is there an endless loop, or one too many?"
+            )
         return Result(True, said)
 
 
@@ -102,7 +104,9 @@ def _line(error: Exception, function: Callable) -> str:
     while step is not None:
         if step.tb_frame.f_code.co_filename == file:
             text = linecache.getline(file, step.tb_lineno).strip()
-            found = f", in line {step.tb_lineno} of its cell: {text}" if text else f", in line {step.tb_lineno}"
+            found = (
+                f", in line {step.tb_lineno} of its cell: {text}" if text else f", in line {step.tb_lineno}"
+            )
         step = step.tb_next
     return found or ", when it was called"
 

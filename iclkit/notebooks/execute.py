@@ -68,7 +68,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def _told(outcome: Outcome) -> Outcome:
-    print(f"{'FAILED' if outcome.error else 'ok':6} {outcome.seconds:6.1f} s  {outcome.path.name}", flush=True)
+    print(
+        f"{'FAILED' if outcome.error else 'ok':6} {outcome.seconds:6.1f} s  {outcome.path.name}", flush=True
+    )
     if outcome.error:
         print(f"{outcome.error}\nThe file was left as it was.", flush=True)
     return outcome
@@ -76,7 +78,9 @@ def _told(outcome: Outcome) -> Outcome:
 
 def _where(notebook, error) -> str:
     """Which cell was running: the first one with an error output, or else the last one that started."""
-    started = [n for n, cell in enumerate(notebook.cells) if cell.get("execution_count") or cell.get("outputs")]
+    started = [
+        n for n, cell in enumerate(notebook.cells) if cell.get("execution_count") or cell.get("outputs")
+    ]
     failed = [n for n in started if any(o.output_type == "error" for o in notebook.cells[n].outputs)]
     number = (failed or started[-1:] or [0])[0]
     return f"cell {number + 1} of {len(notebook.cells)}: {type(error).__name__}\n"

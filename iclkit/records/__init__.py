@@ -1,7 +1,7 @@
 """Shipped results: arrays with the seeds, versions and recipe that made them.
 
-    record = records.load("induction_104")        a mapping name → array, and record.meta
-    python -m iclkit.records make induction_104   makes it anew
+record = records.load("induction_104")        a mapping name → array, and record.meta
+python -m iclkit.records make induction_104   makes it anew
 """
 
 from iclkit.records.models import load_model

@@ -1,6 +1,7 @@
 """Numbers in the prose, held to what was measured."""
 
 import math
+from typing import SupportsFloat
 
 from iclkit.environment import building
 
@@ -9,7 +10,7 @@ class QuotedError(AssertionError):
     """The text states a number that the measurement does not bear out."""
 
 
-def quoted(stated: float, measured: float, within: float) -> None:
+def quoted(stated: SupportsFloat, measured: SupportsFloat, within: float) -> None:
     """Hold a number of the text to the one measured: |stated − measured| ≤ within.
 
     Silent when they agree. Otherwise the build of the book fails with `QuotedError`, and a reader's own run,

@@ -53,7 +53,9 @@ class Measured:
         share = good.mean()
         verdict = VERDICTS[0] if share == 1 else VERDICTS[1] if share >= partly else VERDICTS[2]
         held = f"{why}; holds for {good.sum()} of {len(good)} seeds"
-        return cls(float(np.median(values)), float(values.min()), float(values.max()), len(values), verdict, held)
+        return cls(
+            float(np.median(values)), float(values.min()), float(values.max()), len(values), verdict, held
+        )
 
 
 @dataclass(frozen=True)

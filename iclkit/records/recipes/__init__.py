@@ -43,7 +43,7 @@ class Probe(NamedTuple):
 
     def holds(self) -> bool:
         """Whether the record can still be made: low ≤ measured ≤ high."""
-        return self.low <= self.measured <= self.high
+        return bool(self.low <= self.measured <= self.high)
 
 
 def every() -> dict[str, ModuleType]:
