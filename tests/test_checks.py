@@ -3,8 +3,8 @@
 import threading
 import time
 
-import nbformat.v4 as v4
 import nbformat
+import nbformat.v4 as v4
 import pytest
 import torch
 from checking import assert_check, solution, stub

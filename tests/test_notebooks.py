@@ -1,4 +1,4 @@
-"""The command that executes chapters: form, failure leaves the file alone; each rule of the contract, broken."""
+"""Executing chapters: form, a failure leaves the file alone; each rule of the contract, broken."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Records: what is saved comes back; damage and absence say what to do; recipes resume; claims are computed."""
+"""Records: what is saved comes back; damage says what to do; recipes resume; claims are computed."""
 
 import datetime
 import json

@@ -18,7 +18,7 @@ def same(
     name: str = "the result",
     mistakes: Mapping[str, object] | None = None,
 ) -> None:
-    """Raise `Wrong` unless |got − want| ≤ atol + rtol·|want| everywhere, with the same shape and kind of number.
+    """Raise `Wrong` unless |got − want| ≤ atol + rtol·|want|, with the same shape and kind of number.
 
     `mistakes` maps what a likely mistake is, in words, to the value it leads to. In this order the message is
     about: nothing returned, the type, a named mistake, the shape, the kind of number, NaN, and the values
@@ -85,4 +85,5 @@ def _difference(got: Tensor, want: Tensor, rtol: float, atol: float) -> str:
     if a.ndim == 0:
         return f"is {got.item():.4g}, which is too {'large' if a > b else 'small'}"
     mine = got[tuple(wrong.nonzero()[0])].item()
-    return f"differs in {wrong.sum()} of {wrong.numel()} places, first at {_first(wrong)}, where yours is {mine:.4g}"
+    places = f"{wrong.sum()} of {wrong.numel()} places"
+    return f"differs in {places}, first at {_first(wrong)}, where yours is {mine:.4g}"

@@ -61,7 +61,7 @@ class Exercise:
 
 
 def exercise(seconds: float = 5.0, points: float = 1.0) -> Callable[[Callable[[Callable], str]], Exercise]:
-    """Make a function of the answer a check: it raises `Wrong` (as `same` does) or returns what it found good.
+    """Make a function of the answer a check: it raises `Wrong`, as `same` does, or says what is good.
 
     `seconds` is the time limit for the whole check, `points` its weight in grading.
     """

@@ -1,4 +1,4 @@
-"""`python -m iclkit.notebooks run [NAME …|all] [--jobs 2]` and `python -m iclkit.notebooks check [NAME …]`."""
+"""`python -m iclkit.notebooks run [NAME …|all] [--jobs 2]`, `python -m iclkit.notebooks check [NAME …]`."""
 
 import argparse
 import sys

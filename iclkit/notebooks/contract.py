@@ -1,4 +1,4 @@
-"""What every committed chapter keeps to; each broken rule is one line that says which cell and how to fix it."""
+"""What every committed chapter keeps to; a broken rule is one line: which cell, and how to mend it."""
 
 import re
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def exercises(notebook, path: Path) -> Iterator[str]:
     for k, at in enumerate(stubs, 1):
         task, stub, *after = cells[at - 1], cells[at], *cells[at + 1 : at + 3]
         if task.cell_type != "markdown" or "<details>" not in task.source or "minute" not in task.source:
-            yield f"exercise {k}: the Markdown before the stub must give the task, minutes and a <details> hint"
+            yield f"exercise {k}: the Markdown before the stub gives task, minutes and a <details> hint"
         if "raise NotImplementedError" not in stub.source:
             yield f"exercise {k}: the stub must raise NotImplementedError when called"
         if [tags(cell) for cell in after] != [["solution", "hide-cell"], ["check"]]:

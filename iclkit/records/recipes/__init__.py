@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A part of a record computed again: `measured` should lie between `low` and `high`, read from the record."""
+    """A part of a record computed again: it should lie between `low` and `high`, read from the record."""
 
     what: str
     measured: float
