@@ -6,6 +6,7 @@ from iclkit import checks, circuits, figures, records, tasks
 from iclkit.environment import scale
 from iclkit.explore import explore
 from iclkit.model import Transformer, TransformerConfig
+from iclkit.opening import begin
 from iclkit.records import quoted
 from iclkit.tasks import Repeats, repeated_tokens
 from iclkit.training import Run, TrainConfig, train
@@ -18,6 +19,7 @@ __all__ = [
     "TrainConfig",
     "Transformer",
     "TransformerConfig",
+    "begin",
     "checks",
     "circuits",
     "explore",
