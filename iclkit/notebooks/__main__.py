@@ -11,6 +11,8 @@ from iclkit.notebooks.form import CHAPTERS
 
 def chapters(names: list[str]) -> list[Path]:
     """The chapters whose file names begin with any of `names`; all of them for no name or `all`."""
+    if not CHAPTERS.is_dir():
+        sys.exit(f"there are no chapters at {CHAPTERS}; install the package from a checkout: pip install -e .")
     every = sorted(CHAPTERS.glob("*.ipynb"))
     if not names or names == ["all"]:
         return every
