@@ -1,6 +1,6 @@
 """Where induction breaks (chapter 106): one test a case, attention at the right key, and two repairs.
 
-Models: `varied` (trained on periods 12 … 31, the model of Part I) and `fixed` (on period 21 alone).
+Models: `varied` (periods 12 … 31: the standard model, from part1_models) and `fixed` (period 21 alone).
 """
 
 import numpy as np
@@ -9,20 +9,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from iclkit.model import Transformer, TransformerConfig
+from iclkit.records.models import load_model
 from iclkit.records.recipes import Piece, Probe
 from iclkit.tasks import generator
 from iclkit.tasks.repeats import BOS, Repeats
 from iclkit.training import TrainConfig, train
 
 NAME = "breaks_106"
-COST = "2 kinds of data × 3 seeds × 30 s on one core"
+COST = "2 models × 3 seeds × 10 to 30 s on one core"
 SEEDS = (0, 1, 2)
 CONFIG = TransformerConfig(64, 64, 2, d_model=64, n_heads=1, positions="shortformer", layer_norm=True)
-TASKS = {
-    "varied": Repeats(vocab=64, length=64, min_period=12, max_period=31, batch_size=32),
-    "fixed": Repeats(vocab=64, length=64, min_period=21, max_period=21, batch_size=32),
-}
-STEPS = {"varied": 600, "fixed": 500}
+FIXED = Repeats(vocab=64, length=64, min_period=21, max_period=21, batch_size=32)
+KINDS = ("varied", "fixed")
 PERIODS = (2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 21, 22, 25, 28, 31, 34, 38, 42, 46, 50, 54, 58)
 STARTS = tuple(range(0, 40, 3))
 RUNS = (1, 2, 3, 4, 5)
@@ -87,7 +85,7 @@ def without_positions(model: Transformer, layer: int = 1) -> list:
 
 
 def profile(model: Transformer, furthest: int = 9) -> Float[Tensor, " distance"]:
-    """Mean attention of L0H0 to 0, 1, 2 … places back, at queries 10 … 27 where nothing repeats; sums to 1."""
+    """Mean attention of L0H0 to 0, 1, 2 … places back, at queries 10 … 27 without repeats; sums to 1."""
     _, cache = model.run_with_cache(with_bos(distinct(256, 62, 7)), [("pattern", 0)])
     pattern, query = cache["pattern", 0][:, 0].mean(0), torch.arange(10, 28)
     shares = torch.stack([pattern[query, query - back].mean() for back in range(furthest)])
@@ -188,13 +186,16 @@ def copies_back(model: Transformer, period: int, seed: int, back: int = 20) -> T
 
 
 def trained(kind: str, seed: int) -> Transformer:
+    """`varied` comes from the record of Part I's models; `fixed` is trained here."""
+    if kind == "varied":
+        return load_model("part1_models", "2L", seed)
     model = Transformer(CONFIG, seed)
-    config = TrainConfig(steps=STEPS[kind], lr=3e-3, seed=seed)
-    return train(model, TASKS[kind], config, device="cpu", progress=False).model
+    config = TrainConfig(steps=500, lr=3e-3, seed=seed)
+    return train(model, FIXED, config, device="cpu", progress=False).model
 
 
 def configs(scale: str) -> list[dict]:
-    return [{"kind": kind} for kind in TASKS]
+    return [{"kind": kind} for kind in KINDS]
 
 
 @torch.no_grad()
@@ -222,41 +223,24 @@ def measure(model: Transformer, seed: int) -> dict:
 
 
 def unit(config: dict, seed: int) -> dict:
-    model = trained(config["kind"], seed)
-    found = measure(model, seed)
-    if config["kind"] == "fixed" and seed == 0:
-        found |= {f"weights.{name}": weight.numpy() for name, weight in model.state_dict().items()}
-    return found
+    return measure(trained(config["kind"], seed), seed)
 
 
 def assemble(pieces: list[Piece]) -> dict:
-    """`kind.name` [seed …] for every measure; weights of the fixed-period model of seed 0."""
+    """`kind.name` [seed …] for every measure; sweeps are [seed repair place (accuracy, attention)]."""
     arrays = {
         "periods": np.array(PERIODS), "starts": np.array(STARTS), "runs": np.array(RUNS),
         "repairs": np.array(REPAIRS), "offsets": np.array(OFFSETS),
     }  # fmt: skip
-    for kind in TASKS:
+    for kind in KINDS:
         found = [piece.arrays for piece in pieces if piece.config["kind"] == kind]
-        for name in found[0]:
-            whole = name.startswith("weights.")
-            arrays[f"{kind}.{name}"] = found[0][name] if whole else np.stack([f[name] for f in found])
+        arrays |= {f"{kind}.{name}": np.stack([f[name] for f in found]) for name in found[0]}
     return arrays
-
-
-def fixed_model(record) -> Transformer:
-    """The fixed-period model of seed 0, from the record's weights."""
-    model, start = Transformer(CONFIG), "fixed.weights."
-    model.load_state_dict(
-        {n.removeprefix(start): torch.tensor(record[n]) for n in record if n.startswith(start)}
-    )
-    return model.eval()
 
 
 @torch.no_grad()
 def probe(record) -> Probe:
-    model, periods = fixed_model(record), record["periods"].tolist()
-    measured = second_copy(model, late_copy(21, seed=0), 21)[0]
-    stored = record["fixed.period_sweep"][:, 0, periods.index(21), 0]
-    return Probe(
-        "accuracy of the fixed-period model at its period", measured, float(stored.min()) - 0.01, 1.0
-    )
+    """The late copies of seed 0, once more."""
+    stored = record["varied.start_sweep"][0, 0, -1, 0]
+    measured = second_copy(trained("varied", 0), late_copy(12, STARTS[-1], seed=0), 12, STARTS[-1])[0]
+    return Probe("accuracy on the last copies", measured, float(stored) - 0.01, float(stored) + 0.01)
