@@ -75,7 +75,7 @@ def ex3(answer):
         model, tokens = Transformer(shape, seed), repeated_tokens(10, 5, 2, batch=3, seed=seed)
         with torch.no_grad():
             paths = path_expansion(model, tokens)
-            for order in (*range(1, layers + 1), 0):
+            for order in range(layers, -1, -1):
                 mistakes = wrong_orders(model, tokens, paths, order)
                 want = upto(paths, order)
                 same(answer(model, tokens, order), want, atol=1e-4, name=f"order {order}", mistakes=mistakes)

@@ -5,7 +5,13 @@ import torch
 
 from iclkit.circuits.expansion import path_expansion
 from iclkit.circuits.scores import prefix_matching, previous_token, token_losses
-from iclkit.circuits.weights import composition_baseline, composition_scores, copying_score, matching_score
+from iclkit.circuits.weights import (
+    QK,
+    composition_baseline,
+    composition_scores,
+    copying_score,
+    matching_score,
+)
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.records.recipes import Probe
 from iclkit.tasks.repeats import Repeats, repeated_tokens
@@ -15,7 +21,8 @@ NAME = "paths_102"
 COST = "3 seeds × 25 s on one core (paper: 12 heads of 64 dimensions, about an hour a seed, not yet run)"
 SEEDS = (0, 1, 2)
 EVERY = 20
-SHARED = ("steps", "paths")
+SHARED = ("steps", "paths", "noise")
+NOISE = (0, 5, 10, 15, 20, 25, 30, 36)
 
 
 def configs(scale: str) -> list[dict]:
@@ -76,6 +83,9 @@ def paths(model: Transformer) -> dict[str, np.ndarray]:
         "orders": [later_loss(sum(terms[n] for n in terms if order[n] <= most), tokens) for most in range(3)],
         "without": [later_loss(total - term, tokens) for term in terms.values()],
         "paths": list(terms),
+        "noise": NOISE,
+        "one_back": one_back(model, previous_token(model, tokens)[0].argmax().item()),
+        "accuracy_after": [accuracy_after(model, noise) for noise in NOISE],
         "exact_error32": error(model, tokens[:8]),
         "exact_error64": error(model.double(), tokens[:8]),
         "baseline": baseline.mean,
@@ -87,6 +97,21 @@ def paths(model: Transformer) -> dict[str, np.ndarray]:
 def later_loss(logits: torch.Tensor, tokens: torch.Tensor) -> float:
     """Mean loss (nats) where an earlier copy settles the next token."""
     return token_losses(logits, tokens)[:, 21:].mean().item()
+
+
+def one_back(model: Transformer, head: int) -> torch.Tensor:
+    """Attention from positions 1, 2, … to the one before, in a head of layer 0, by positions alone."""
+    scores = model.W_pos @ QK(model, 0, head).AB @ model.W_pos.T / model.config.d_head**0.5
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(-1).diagonal(-1)
+
+
+def accuracy_after(model: Transformer, noise: int) -> float:
+    """Accuracy on the second copy of 12 symbols, when the first copy begins after `noise` other symbols."""
+    once = repeated_tokens(vocab=64, period=noise + 12, copies=1, batch=256, seed=102)
+    tokens = torch.cat([once, once[:, -12:]], 1)
+    guess = model(tokens)[:, -12:-1].argmax(-1)
+    return (guess == tokens[:, -11:]).float().mean().item()
 
 
 @torch.no_grad()
