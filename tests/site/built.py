@@ -1,4 +1,4 @@
-"""The site, built once for all tests from a copy of the checkout, and a browser that cannot reach the network."""
+"""The site, built once for all tests from a copy of the checkout, and a browser without a network."""
 
 import contextlib
 import fcntl
@@ -15,6 +15,7 @@ from conftest import missing
 
 ROOT = Path(__file__).parents[2]
 FAILURES = Path(__file__).parent / "failures"
+LOUD = ("error", "warning")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 QUIET += ["--disable-sync", "--no-first-run"]
@@ -138,7 +139,7 @@ def opened(browser, site: Path, page: str, **options):
     tab.on("pageerror", lambda error: tab.heard.append(f"script error: {error}"))
     tab.on(
         "console",
-        lambda said: said.type in ("error", "warning") and tab.heard.append(f"console: {said.text}"),
+        lambda said: said.type in LOUD and tab.heard.append(f"console: {said.text}"),
     )
     tab.goto((site / page).as_uri(), wait_until="load")
     if options.get("java_script_enabled", True):

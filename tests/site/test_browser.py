@@ -7,6 +7,7 @@ import pytest
 from built import browser, keep, opened, pages, site  # noqa: F401
 
 THEME = Path(__file__).parent / "theme_faults.json"
+OURS = "s => !!document.querySelector(s)?.closest('article, .icl-404')"
 VIEWS = 'script[type="application/vnd.jupyter.widget-view+json"]'
 
 
@@ -15,7 +16,7 @@ def visit(browser, site, page):  # noqa: F811
     from axe_playwright_python.sync_playwright import Axe
 
     with opened(browser, site, page) as tab:
-        if page in ("index.html",):
+        if page == "index.html":
             tab.wait_for_url("**/book/index.html")
         found = {"heard": list(tab.heard), "ours": [], "theme": {}}
         count = lambda selector: tab.locator(selector).count()  # noqa: E731
@@ -33,7 +34,7 @@ def visit(browser, site, page):  # noqa: F811
                     continue
                 for node in rule["nodes"]:
                     own = tab.evaluate(
-                        "s => { const e = document.querySelector(s); return !!e && !!e.closest('article, body > main:only-child') }",
+                        OURS,
                         node["target"][0],
                     )
                     if own:
