@@ -1,6 +1,5 @@
 """Numbers in the prose, held to what was measured."""
 
-import math
 from typing import SupportsFloat
 
 from iclkit.environment import building
@@ -20,7 +19,7 @@ def quoted(stated: SupportsFloat, measured: SupportsFloat, within: float) -> Non
     stated, measured = float(stated), float(measured)
     if not within >= 0:
         raise ValueError(f"within must be a tolerance ≥ 0; got {within}")
-    if math.isfinite(measured) and abs(stated - measured) <= within + 1e-9 * max(1.0, abs(stated)):
+    if abs(stated - measured) <= within + 1e-9 * max(1.0, abs(stated)):
         return
     message = f"the text says {stated:g} (± {within:g}), this run measured {measured:.4g}"
     if building():
