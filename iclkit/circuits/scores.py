@@ -47,8 +47,7 @@ def prefix_matching_score(
 ) -> Float[Tensor, " head"]:
     """Mean attention from a token to all positions right after its earlier occurrences."""
     _check(pattern, tokens)
-    after = earlier_occurrences(tokens).roll(1, 2)
-    after[:, :, 0] = False
+    after = earlier_occurrences(tokens).roll(1, 2)  # the last key is never earlier: nothing wraps round
     return _mean_share(pattern, after, "an earlier occurrence of its token")
 
 
