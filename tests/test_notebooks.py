@@ -24,7 +24,8 @@ def write(path, *cells):
     return path
 
 
-def test_a_chapter_is_executed_and_brought_into_form(tmp_path):
+def test_a_chapter_is_executed_and_brought_into_form(tmp_path, monkeypatch):
+    monkeypatch.delenv("ICLKIT_BUILD", raising=False)
     path = write(tmp_path / "101_x.ipynb", "import os\nprint(os.environ['ICLKIT_BUILD'])", PICTURE, "1 + 1")
     assert not execute(path).error
     first = path.read_bytes()
