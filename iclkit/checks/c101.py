@@ -20,7 +20,9 @@ def ex1(causal_pattern):
             name="the pattern",
             mistakes={
                 "positions look into the future: strike it out before the softmax": scores.softmax(-1),
-                "the future is struck out after the softmax, so the rows do not sum to one": scores.softmax(-1).tril(),
+                "the future is struck out after the softmax, so the rows do not sum to one": scores.softmax(
+                    -1
+                ).tril(),
                 "the softmax runs over the queries; each row should sum to one": masked.softmax(-2),
                 "a position may look at itself; only later keys are the future": strict.softmax(-1),
             },
@@ -42,7 +44,9 @@ def ex2(loss_by_position):
             mistakes={
                 "one number for everything; keep the positions apart": each.mean(),
                 "averaged over the positions; average over the sequences": each.mean(1),
-                "logits are not yet log-probabilities: subtract logsumexp over the vocabulary": -picked.mean(0),
+                "logits are not yet log-probabilities: subtract logsumexp over the vocabulary": -picked.mean(
+                    0
+                ),
                 "one number for each sequence and position; average over the sequences": each,
             },
         )
@@ -59,7 +63,9 @@ def ex3(lookup):
             name="the prediction",
             mistakes={
                 "takes the first earlier occurrence; take the latest": looked_up(tokens, latest=False),
-                "gives the symbol found, which is the present one; give the one after it": looked_up(tokens, 0),
+                "gives the symbol found, which is the present one; give the one after it": looked_up(
+                    tokens, 0
+                ),
                 "gives the symbol before the one found; give the one after it": looked_up(tokens, -1),
             },
         )
@@ -83,7 +89,9 @@ def ex4(few_symbols):
     tokens = few_symbols(size, 32, 48, generator(104))
     if not isinstance(tokens, torch.Tensor) or tokens.shape != (32, 49):
         got = list(tokens.shape) if isinstance(tokens, torch.Tensor) else type(tokens).__name__
-        raise Wrong(f"few_symbols(4, 32, 48, random) should have shape [32, 49], BOS and 48 symbols; yours: {got}")
+        raise Wrong(
+            f"few_symbols(4, 32, 48, random) should have shape [32, 49], BOS and 48 symbols; yours: {got}"
+        )
     if tokens.is_floating_point() or tokens[:, 0].any():
         raise Wrong("each sequence should begin with BOS, the whole number 0")
     if tokens[:, 1:].min() < 1 or tokens[:, 1:].max() >= vocab:
@@ -92,7 +100,9 @@ def ex4(few_symbols):
     if kinds.max() > size:
         raise Wrong(f"one sequence holds {kinds.max()} different symbols, at most {size} are allowed")
     if kinds.float().mean() < size - 0.1:
-        raise Wrong(f"a sequence holds {kinds.float().mean():.1f} different symbols on average; it should be {size}")
+        raise Wrong(
+            f"a sequence holds {kinds.float().mean():.1f} different symbols on average; it should be {size}"
+        )
     if len(set(map(frozenset, tokens[:, 1:].tolist()))) < 30:
         raise Wrong("several sequences share their symbols; each should draw its own")
     if not torch.equal(tokens, few_symbols(size, 32, 48, generator(104))):

@@ -66,7 +66,9 @@ def ex3(resting_head):
     logits, cache = model.run_with_cache(tokens)
     rest = cache["pattern", 1][:, 0, :, 0]
     if rest[:, 2:21].min() < 0.8:
-        raise Wrong(f"in the first copy BOS gets {rest[:, 20].mean():.2f} of the attention; it should get over 0.8")
+        raise Wrong(
+            f"in the first copy BOS gets {rest[:, 20].mean():.2f} of the attention; it should get over 0.8"
+        )
     if rest[:, 21:].max() > 0.2:
         raise Wrong("in the second copy the head still rests on BOS; a match must score higher than BOS does")
     if second_copy(model, 20, 3)[0] < 1:
@@ -89,14 +91,18 @@ def ex4(pointer_heads):
     for period in (2, 7, 19, 32):
         right, present = second_copy(model, period, 5)
         if present > 0.9:
-            raise Wrong(f"period {period}: the present symbol is predicted again; does L1H0 ask for s, not s + 1?")
+            raise Wrong(
+                "the present symbol is predicted again: L1H0 finds nothing, or asks for s instead of s + 1"
+            )
         if right < 0.99:
             raise Wrong(f"period {period}: {right:.0%} of the second copy is right; it should be all")
     tokens = repeated_tokens(64, 12, batch=8, seed=6)[:, :-1]
     _, cache = model.run_with_cache(tokens)
     later = torch.arange(13, 24)
     if cache["pattern", 0][:, 0, later, later - 12].mean() < 0.3:
-        raise Wrong("right, but L0H0 does not look at the earlier copy of the present symbol: not by pointers")
+        raise Wrong(
+            "right, but L0H0 does not look at the earlier copy of the present symbol: not by pointers"
+        )
     written = cache["attn_out", 0][:, :, None]
     blind = model.run_with_hooks(tokens, [(("q_input", 1), lambda x, hook: x - written)])
     if (blind[:, later[:-1]].argmax(-1) == tokens[:, later[1:]]).float().mean() > 0.5:
