@@ -26,6 +26,11 @@
     document.querySelectorAll('.icl-explore').forEach(nameFigure);
   }
 
+  // From disk, a browser forbids the search page to read the other pages for its summaries.
+  if (location.protocol === 'file:' && typeof DOCUMENTATION_OPTIONS !== 'undefined') {
+    DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+  }
+
   function start() {
     // Code and tables that scroll sideways must be reachable by keyboard.
     document.querySelectorAll('article pre, article .pst-scrollable-table-container').forEach((block) => {

@@ -84,8 +84,10 @@ def lock(path: Path):
 def site(tmp_path_factory) -> Path:
     """The folder of the built site: all pages of the book and one sample page with two interactive figures.
 
-    Test processes share one build, and the checkout's own store of executed chapters.
+    ICLKIT_SITE names a site that such a build left, to look at it again. Test processes share one build, and the checkout's own store of executed chapters.
     """
+    if os.environ.get("ICLKIT_SITE"):
+        return Path(os.environ["ICLKIT_SITE"])
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     book = base / "book"
