@@ -97,6 +97,14 @@ def test_nothing_is_left_behind():
     assert torch.equal(model(CLEAN), before)
 
 
+def test_vectors_given_to_an_embedded_model_are_not_written_into():
+    model = Transformer(dataclasses.replace(SMALL, embedded=True))
+    clean, corrupted = torch.randn(2, 4, 10, 8, generator=torch.Generator().manual_seed(0))
+    before = corrupted.clone()
+    circuits.activation_patch(model, clean, corrupted, metric, "resid_pre")
+    assert torch.equal(corrupted, before)
+
+
 def test_bad_input():
     model = Transformer(SMALL)
     with pytest.raises(ValueError, match="at must be one of resid_pre.*got 'resid'"):
