@@ -12,7 +12,7 @@ from iclkit.records.claims import Measured, claim
     records=["by_hand_103"],
 )
 def i2(record):
-    """Right at every period when intact; without either head, the present symbol again; the law of temperature."""
+    """Right at every period when intact; without a head, the present symbol again; the law of temperature."""
     names = record["condition"].tolist()
     intact = record["right"][:, names.index("intact")].min(1)
     repeats = [record["present"][:, names.index(f"without {head}")].min(1) for head in ("L0H0", "L1H0")]
@@ -21,5 +21,5 @@ def i2(record):
     return Measured.over(
         intact,
         good,
-        why="at least .99 at every period 2 … 32; without either head, or with a softened one, it fails as predicted",
+        why=".99 or more at every period 2 … 32; without a head, or with L1H0 softened, it fails as predicted",
     )
