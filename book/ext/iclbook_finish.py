@@ -83,13 +83,21 @@ def write_404(app, error):
 
 
 def zip_notebooks(app, error):
-    """Put the executed notebooks of the book into _static/notebooks.zip, with a fixed date inside."""
-    executed = Path(app.outdir).parent / "jupyter_execute"
+    """Put the executed notebooks of the book into _static/notebooks.zip, with a fixed date inside.
+
+    Without the state of the widgets: in a running notebook the figures are drawn anew.
+    """
+    import nbformat
+    from jupyter_cache import get_cache
+
     if error is not None or app.builder.format != "html":
         return
+    cache = get_cache(app.env.mystnb_config.execution_cache_path)
     with zipfile.ZipFile(Path(app.outdir) / "_static/notebooks.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for docname in sorted(app.env.found_docs):
-            path = executed / f"{docname}.ipynb"
-            if Path(app.env.doc2path(docname)).suffix == ".ipynb" and path.exists():
+            path = Path(app.env.doc2path(docname))
+            if path.suffix == ".ipynb":
+                notebook = cache.merge_match_into_notebook(nbformat.read(path, as_version=4))[1]
+                notebook.metadata.pop("widgets", None)
                 entry = zipfile.ZipInfo(f"{docname}.ipynb", date_time=(2026, 1, 1, 0, 0, 0))
-                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+                archive.writestr(entry, nbformat.writes(notebook), zipfile.ZIP_DEFLATED)

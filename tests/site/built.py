@@ -84,7 +84,8 @@ def lock(path: Path):
 def site(tmp_path_factory) -> Path:
     """The folder of the built site: all pages of the book and one sample page with two interactive figures.
 
-    ICLKIT_SITE names a site that such a build left, to look at it again. Test processes share one build, and the checkout's own store of executed chapters.
+    ICLKIT_SITE names a site that such a build left, to look at it again. Test processes share one build,
+    and the checkout's own store of executed chapters.
     """
     if os.environ.get("ICLKIT_SITE"):
         return Path(os.environ["ICLKIT_SITE"])
@@ -170,6 +171,6 @@ def keep(tab, page: str) -> None:
 
 
 def pages(site: Path) -> list[str]:
-    return sorted(
-        path.relative_to(site).as_posix() for path in site.rglob("*.html") if "_static" not in path.parts
-    )
+    """Every page of the site by its path, without the one that only leads to the front page."""
+    found = (path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    return sorted(path for path in found if not path.startswith("_static/") and path != "index.html")
