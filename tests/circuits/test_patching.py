@@ -98,7 +98,7 @@ def test_nothing_is_left_behind():
 
 
 def test_vectors_given_to_an_embedded_model_are_not_written_into():
-    model = Transformer(dataclasses.replace(SMALL, embedded=True))
+    model = Transformer(dataclasses.replace(SMALL, embedded=True, positions="rotary"))
     clean, corrupted = torch.randn(2, 4, 10, 8, generator=torch.Generator().manual_seed(0))
     before = corrupted.clone()
     circuits.activation_patch(model, clean, corrupted, metric, "resid_pre")
