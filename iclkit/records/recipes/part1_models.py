@@ -78,7 +78,7 @@ def fit(model: Transformer, seed: int, steps: int, measure_at):
         "losses": lambda model: summary(losses_on(model, held_out), kinds),
     }
     config = TrainConfig(steps=steps, lr=3e-3, seed=seed)
-    return train(model, TASK, config, measures=measures, measure_at=measure_at)
+    return train(model, TASK, config, measures=measures, measure_at=measure_at, device="cpu")
 
 
 def summary(losses, kinds):
