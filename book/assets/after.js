@@ -33,7 +33,7 @@
 
   function start() {
     // Code and tables that scroll sideways must be reachable by keyboard.
-    document.querySelectorAll('article pre, article .pst-scrollable-table-container').forEach((block) => {
+    document.querySelectorAll('article pre, article table, article .pst-scrollable-table-container').forEach((block) => {
       if (block.scrollWidth > block.clientWidth) block.tabIndex = 0;
     });
     const outputs = document.querySelectorAll('script[type="application/vnd.jupyter.widget-view+json"]');

@@ -17,6 +17,7 @@ def setup(app):
     app.connect("builder-inited", read_last_changes)
     app.connect("html-page-context", add_last_change)
     app.connect("html-page-context", add_noscript, priority=900)
+    app.connect("html-page-context", mend_roles, priority=900)
     app.connect("build-finished", write_404)
     app.connect("build-finished", zip_notebooks)
 
@@ -59,6 +60,12 @@ def add_noscript(app, pagename, templatename, context, doctree):
         return match[0] + (f"<noscript>{still}</noscript>" if still else "")
 
     context["body"] = VIEW.sub(with_still, body)
+
+
+def mend_roles(app, pagename, templatename, context, doctree):
+    """The bibliography calls itself a list, but its entries are no list items: screen readers stumble."""
+    if "body" in context:
+        context["body"] = context["body"].replace('<div role="list" class="citation-list">', "<div>")
 
 
 def first_image(models: dict, name: str) -> str | None:
