@@ -42,7 +42,7 @@ def ex2(answer):
         before, after = torch.cat([k[:, :1], k[:, :-1]], 1), torch.cat([k[:, 1:], k[:, -1:]], 1)
         empty, around = torch.cat([zero, k[:, :-1]], 1), k.roll(1, 1)
 
-        def mix(share, other):
+        def mix(share, other, k=k):
             return share * k + (1 - share) * other
 
         same(
@@ -94,7 +94,7 @@ def check_probe(tokens) -> None:
 
 
 def fixed_offset_score(tokens, offset: int) -> float:
-    """Prefix matching of a head that always looks `offset` places back, or at BOS where there is no such place."""
+    """Prefix matching of a head that always looks `offset` places back, at BOS where there is none."""
     n = tokens.shape[1]
     key = (torch.arange(n) - offset).clamp(min=0)
     pattern = torch.nn.functional.one_hot(key, n).float().expand(len(tokens), 1, n, n)

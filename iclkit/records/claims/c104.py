@@ -33,9 +33,9 @@ def i3(record):
             and change_inside(steps, misled[seed], inside, relative=False) > 0
         )
     why = (
-        f"inside the window each of the three scores moves more than {FASTER} times as fast as outside it, the "
-        f"loss falls more than {FASTER} times as fast as just before it, and tokens that looking up misleads get "
-        f"worse; the window is {min(widths):.0f} to {max(widths):.0f} steps wide"
+        f"inside the window each of the three scores moves more than {FASTER} times as fast as outside it, "
+        f"the loss falls more than {FASTER} times as fast as just before it, and tokens that looking up "
+        f"misleads get worse; the window is {min(widths):.0f} to {max(widths):.0f} steps wide"
     )
     return Measured.over(share, good, why)
 
