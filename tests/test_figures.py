@@ -20,10 +20,10 @@ def fresh():
 
 
 def test_attention_shows_the_pattern_with_tokens():
-    pattern = torch.eye(4, requires_grad=True)
+    pattern = 0.5 * torch.eye(4, requires_grad=True)
     ax = figures.attention(pattern, torch.tensor([7, 8, 7, 8]), title="L1H4")
     (image,) = ax.images
-    np.testing.assert_array_equal(image.get_array(), np.eye(4))
+    np.testing.assert_array_equal(image.get_array(), 0.5 * np.eye(4))
     assert image.get_clim() == (0, 1)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["7", "8", "7", "8"]
     assert "key" in ax.get_xlabel() and "query" in ax.get_ylabel() and ax.get_title() == "L1H4"
@@ -46,7 +46,9 @@ def test_attention_refuses_tokens_of_another_length():
 
 
 def test_attention_grid_has_a_panel_a_head():
-    figure = figures.attention_grid(torch.rand(2, 3, 5, 5), "abcde")
+    patterns = torch.rand(2, 3, 5, 5)
+    figure = figures.attention_grid(patterns, "abcde")
+    np.testing.assert_array_equal(figure.axes[4].images[0].get_array(), patterns[1, 1])
     assert [ax.get_title() for ax in figure.axes] == [f"L{i}H{j}" for i in range(2) for j in range(3)]
     with pytest.raises(ValueError, match="layer head query key"):
         figures.attention_grid(torch.rand(3, 5, 5))
