@@ -25,6 +25,9 @@ def ex1(causal_pattern):
                 ).tril(),
                 "the softmax runs over the queries; each row should sum to one": masked.softmax(-2),
                 "a position may look at itself; only later keys are the future": strict.softmax(-1),
+                "the future has score 0, and e⁰ is still a share; a share of 0 needs the score −∞": (
+                    scores.tril().softmax(-1)
+                ),
             },
         )
     return "rows sum to one, nothing looks ahead, on three random inputs"
@@ -48,6 +51,8 @@ def ex2(loss_by_position):
                     0
                 ),
                 "one number for each sequence and position; average over the sequences": each,
+                "this is minus the mean probability; take the logarithm of each": -each.neg().exp().mean(0),
+                "the logarithm of a mean; take the mean of the logarithms": -each.neg().exp().mean(0).log(),
             },
         )
     return "one loss a position, on three random inputs"
@@ -67,6 +72,9 @@ def ex3(lookup):
                     tokens, 0
                 ),
                 "gives the symbol before the one found; give the one after it": looked_up(tokens, -1),
+                "the present symbol counts as an earlier occurrence of itself": torch.cat(
+                    [tokens[:, 1:], tokens[:, -1:]], 1
+                ),
             },
         )
     return "the symbol after the latest earlier occurrence, on three random inputs"
@@ -99,9 +107,14 @@ def ex4(few_symbols):
     kinds = torch.tensor([len(set(line[1:])) for line in tokens.tolist()])
     if kinds.max() > size:
         raise Wrong(f"one sequence holds {kinds.max()} different symbols, at most {size} are allowed")
-    if kinds.float().mean() < size - 0.1:
+    most = torch.stack([line[1:].bincount().max() / 48 for line in tokens]).mean().item()
+    if most > 0.5:
         raise Wrong(
-            f"a sequence holds {kinds.float().mean():.1f} different symbols on average; it should be {size}"
+            f"the commonest symbol of a sequence has a share of {most:.0%}; all {size} are equally likely"
+        )
+    if kinds.min() < size:
+        raise Wrong(
+            f"one sequence holds only {kinds.min()} different symbols, not {size}; draw them without repeats"
         )
     if len(set(map(frozenset, tokens[:, 1:].tolist()))) < 30:
         raise Wrong("several sequences share their symbols; each should draw its own")
@@ -110,4 +123,14 @@ def ex4(few_symbols):
     period = [(line[1:25] == line[25:]).float().mean().item() for line in tokens]
     if max(period) > 0.9:
         raise Wrong("the symbols come in a fixed order; draw each one anew")
+    if len({tuple(line.index(token) for token in line) for line in tokens.tolist()}) < 30:
+        raise Wrong(
+            "all sequences have the same order of old and new; draw [batch length] places, not [length]"
+        )
+    neighbours = (tokens[:, 1:-1] == tokens[:, 2:]).float().mean().item()
+    if abs(neighbours - 1 / size) > 0.1:
+        raise Wrong(
+            f"{neighbours:.0%} of the symbols repeat the one before, by chance it would be {1 / size:.0%}; "
+            "draw each one anew"
+        )
     return "its own four symbols for each sequence, in random order"

@@ -62,6 +62,14 @@ def ex2(answer):
                 (QK.T @ OV).norm() / size
             ),
             "this is the norm of the product; divide by both norms": (OV @ QK.T).norm(),
+            "‖W_V‖ ‖W_O‖ is not ‖W_V W_O‖; multiply first, then take the norm": (
+                (OV @ QK.T).norm() / (W_V.norm() * W_O.norm() * W_Q.norm() * W_K.norm())
+            ),
+            "this is the largest singular value; take the root of the sum of squares of all entries": (
+                torch.linalg.matrix_norm(OV @ QK.T, 2)
+                / (torch.linalg.matrix_norm(OV, 2) * torch.linalg.matrix_norm(QK, 2))
+            ),
+            "the square of the score; take the root": ((OV @ QK.T).norm() / size) ** 2,
         }
         same(answer(W_V, W_O, W_Q, W_K), (OV @ QK.T).norm() / size, name="the score", mistakes=mistakes)
     return "in the order of reading, on three random pairs"
@@ -75,7 +83,7 @@ def ex3(answer):
         model, tokens = Transformer(shape, seed), repeated_tokens(10, 5, 2, batch=3, seed=seed)
         with torch.no_grad():
             paths = path_expansion(model, tokens)
-            for order in range(layers, -1, -1):
+            for order in (layers, *range(layers)):
                 mistakes = wrong_orders(model, tokens, paths, order)
                 want = upto(paths, order)
                 same(answer(model, tokens, order), want, atol=1e-4, name=f"order {order}", mistakes=mistakes)
@@ -101,4 +109,7 @@ def wrong_orders(model: Transformer, tokens, paths: dict, order: int) -> dict:
         "one order too few: paths through exactly `order` heads belong too": upto(paths, order - 1),
         "later layers are silenced; a path may begin in any layer": model.run_with_hooks(tokens, silent),
         "nothing is left out": upto(paths, model.config.n_layers),
+        "one order too many; did you count the arrows? A path with one arrow has two heads": (
+            upto(paths, order + 1)
+        ),
     }

@@ -45,10 +45,13 @@ def ex2(turn):
         last = name.split("attn.")[-1]
         want = named[name] @ R if last in WRITERS else R.T @ named[name]
         word = "writes to" if last in WRITERS else "reads from"
-        mistakes = {f"{name} {word} the stream, but is unchanged": named[name]}
+        shown = name.removeprefix("_")
+        mistakes = {f"{shown} {word} the stream, but is unchanged": named[name]}
         if last in READERS:
-            mistakes[f"{name} reads the turned stream: it needs the transpose of R"] = R @ named[name]
-        same(weight, want, rtol=1e-3, name=name.removeprefix("_"), mistakes=mistakes)
+            mistakes[f"{shown} reads the turned stream: it needs the transpose of R"] = R @ named[name]
+        else:
+            mistakes[f"{shown} is turned the other way: what it writes should become x R"] = named[name] @ R.T
+        same(weight, want, rtol=1e-3, name=shown, mistakes=mistakes)
     same(model(tokens), before(tokens), rtol=1e-3, atol=1e-4, name="the logits")
     return "every vector of the stream is turned, and the logits are what they were"
 
@@ -57,7 +60,10 @@ def ex2(turn):
 @torch.no_grad()
 def ex3(resting_head):
     model = hand_built()
-    W_K, W_V = resting_head()
+    answer = resting_head()
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise Wrong("return two tensors, W_K and W_V, in this order")
+    W_K, W_V = answer
     for name, weight in (("W_K", W_K), ("W_V", W_V)):
         if not isinstance(weight, Tensor) or weight.shape != (192, 64):
             raise Wrong(f"{name} should be a tensor of shape [192, 64]; return W_K, W_V in this order")
@@ -82,10 +88,13 @@ def ex3(resting_head):
 @torch.no_grad()
 def ex4(pointer_heads):
     model = hand_built()
-    for block, weights in zip(model.blocks, pointer_heads()):
+    heads = pointer_heads()
+    if not isinstance(heads, (tuple, list)) or [isinstance(head, dict) for head in heads] != [True, True]:
+        raise Wrong("return two dictionaries, first the head of layer 0, then that of layer 1")
+    for block, weights in zip(model.blocks, heads):
         for name in ("W_Q", "W_K", "W_V", "W_O"):
             wanted = getattr(block.attn, name)[0]
-            if name not in weights or weights[name].shape != wanted.shape:
+            if not isinstance(weights.get(name), Tensor) or weights[name].shape != wanted.shape:
                 raise Wrong(f"each head needs {name} of shape {list(wanted.shape)}")
             wanted.copy_(weights[name])
     for period in (2, 7, 19, 32):

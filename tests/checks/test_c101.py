@@ -25,6 +25,9 @@ def test_causal_pattern():
     def not_itself(scores):
         return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(0), -torch.inf).softmax(-1)
 
+    def zeros(scores):
+        return scores.tril().softmax(-1)
+
     assert_check(
         checks.c101.ex1,
         right=[solution("101", 1), by_exponents],
@@ -34,6 +37,7 @@ def test_causal_pattern():
             (cuts_after, "do not sum to one"),
             (over_queries, "over the queries"),
             (not_itself, "may look at itself"),
+            (zeros, "still a share"),
         ],
     )
 
@@ -54,6 +58,9 @@ def test_mean_loss_by_position():
     def gains(logits, targets):
         return -library(logits, targets)
 
+    def chances(logits, targets):
+        return logits.softmax(-1).gather(2, targets[..., None])[..., 0].mean(0)
+
     assert_check(
         checks.c101.ex2,
         right=[solution("101", 2), library],
@@ -63,6 +70,8 @@ def test_mean_loss_by_position():
             (by_sequence, "average over the sequences"),
             (unnormalised, "logsumexp"),
             (gains, "wrong sign"),
+            (lambda logits, targets: -chances(logits, targets), "logarithm of each"),
+            (lambda logits, targets: -chances(logits, targets).log(), "mean of the logarithms"),
         ],
     )
 
@@ -77,6 +86,9 @@ def test_lookup():
     def one_before(tokens):
         return looked_up(tokens, -1)
 
+    def from_itself(tokens):
+        return torch.cat([tokens[:, 1:], tokens[:, -1:]], 1)
+
     assert_check(
         checks.c101.ex3,
         right=[solution("101", 3), looked_up],
@@ -85,6 +97,7 @@ def test_lookup():
             (first, "take the latest"),
             (itself, "the symbol found"),
             (one_before, "before the one found"),
+            (from_itself, "occurrence of itself"),
         ],
     )
 
@@ -114,6 +127,26 @@ def test_few_symbols():
         kinds = torch.rand(batch, 63, generator=random).argsort(1)[:, :size] + 1
         return F.pad(kinds.repeat(1, length // size), (1, 0))
 
+    def own(size, batch, length, random, which):
+        kinds = torch.rand(batch, 63, generator=random).argsort(1)[:, :size] + 1
+        return F.pad(kinds.gather(1, which), (1, 0))
+
+    def sorted_places(size, batch, length, random):
+        which = torch.randint(size, (batch, length), generator=random).sort(1).values
+        return own(size, batch, length, random, which)
+
+    def one_order(size, batch, length, random):
+        which = torch.randint(size, (length,), generator=random).repeat(batch, 1)
+        return own(size, batch, length, random, which)
+
+    def uneven(size, batch, length, random):
+        places = torch.multinomial(torch.tensor([7.0, 1, 1, 1]), batch * length, True, generator=random)
+        return own(size, batch, length, random, places.view(batch, length))
+
+    def put_back(size, batch, length, random):
+        kinds = torch.randint(1, 64, (batch, size), generator=random)
+        return F.pad(kinds.gather(1, torch.randint(size, (batch, length), generator=random)), (1, 0))
+
     assert_check(
         checks.c101.ex4,
         right=[solution("101", 4), loop],
@@ -124,5 +157,9 @@ def test_few_symbols():
             (without_bos, "begin with BOS"),
             (impure, "two results"),
             (in_order, "fixed order"),
+            (sorted_places, "repeat the one before"),
+            (one_order, "same order"),
+            (uneven, "equally likely"),
+            (put_back, "without repeats"),
         ],
     )

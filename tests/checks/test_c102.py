@@ -53,6 +53,15 @@ def test_k_composition():
     def turned(W_V, W_O, W_Q, W_K):
         return (W_Q.T @ W_V @ W_O @ W_K).norm() / ((W_O @ W_V).norm() * (W_K.T @ W_Q).norm())
 
+    def four_norms(W_V, W_O, W_Q, W_K):
+        return bare(W_V, W_O, W_Q, W_K) / (W_V.norm() * W_O.norm() * W_Q.norm() * W_K.norm())
+
+    def spectral(W_V, W_O, W_Q, W_K):
+        def size(M):
+            return torch.linalg.matrix_norm(M, 2)
+
+        return size(W_V @ W_O @ W_K @ W_Q.T) / size(W_V @ W_O) / size(W_Q @ W_K.T)
+
     def bare(W_V, W_O, W_Q, W_K):
         return (W_V @ W_O @ W_K @ W_Q.T).norm()
 
@@ -60,7 +69,14 @@ def test_k_composition():
         checks.c102.ex2,
         right=[solution("102", 2), by_singular_values],
         stub=stub("102", 2),
-        wrong=[(queries, "Q-composition"), (turned, "turned round"), (bare, "divide by both norms")],
+        wrong=[
+            (queries, "Q-composition"),
+            (turned, "turned round"),
+            (bare, "divide by both norms"),
+            (four_norms, "multiply first"),
+            (spectral, "largest singular value"),
+            (lambda *weights: by_singular_values(*weights) ** 2, "square of the score"),
+        ],
     )
 
 
@@ -96,6 +112,10 @@ def test_short_paths():
     def whole(model, tokens, order):
         return model(tokens)
 
+    def by_arrows(model, tokens, order):
+        paths = checks.c102.path_expansion(model, tokens)
+        return sum(x for name, x in paths.items() if name.count("→") <= order)
+
     def no_direct(model, tokens, order):
         return checks.c102.upto(checks.c102.path_expansion(model, tokens), order, 1)
 
@@ -108,5 +128,6 @@ def test_short_paths():
             (exactly, "exactly that many heads"),
             (no_direct, "direct path is missing"),
             (whole, "nothing is left out"),
+            (by_arrows, "count the arrows"),
         ],
     )

@@ -53,6 +53,8 @@ def test_turn():
             (lambda model, R: model, "W_E is unchanged"),
             (turn_back("W_O", lambda W, R: W @ R.T), "writes to the stream, but is unchanged"),
             (turn_back("W_U", lambda W, R: R @ R @ W), "needs the transpose"),
+            (turn_back("W_U", lambda W, R: R @ W), "W_U reads from the stream, but is unchanged"),
+            (lambda model, R: turn(model, R.T), "turned the other way"),
             (turn_back("W_pos", lambda W, R: W @ R.T), "writes to the stream, but is unchanged"),
         ],
     )
@@ -84,6 +86,8 @@ def test_resting_head():
             (changed(W_V_of_BOS=1.0), "BOS is being predicted"),
             (lambda: right()[::-1], "in the first copy"),
             (lambda: (torch.zeros(64, 192), torch.zeros(64, 192)), "shape [192, 64]"),
+            (lambda: None, "return two tensors"),
+            (lambda: right()[0], "return two tensors"),
         ],
     )
 
@@ -122,5 +126,7 @@ def test_pointer_heads():
             (without_shift, "asks for s instead"),
             (lacking, "needs W_O"),
             (swapped, "finds nothing"),
+            (lambda: None, "return two dictionaries"),
+            (lambda: right()[0], "return two dictionaries"),
         ],
     )
