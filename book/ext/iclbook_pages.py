@@ -78,23 +78,15 @@ def scorecard_lines(rows: list[dict], chapters: dict[str, str]) -> list[str]:
     lines = [
         f"{len(rows)} claims measured: {counts}.",
         "",
-        "| claim | finding | theirs | ours (range over seeds) | seeds | verdict | why | chapter |",
-        "|---|---|---|---|---|---|---|---|",
+        "| claim | chapter | finding | theirs | ours (range over seeds) | seeds | verdict |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         number = str(row["chapter"])
         link = f"[{number}](/{chapters[number]}.ipynb)" if number in chapters else number
-        cells = [
-            row["id"],
-            row["finding"],
-            row["theirs"],
-            ours(row),
-            row["seeds"],
-            f"**{row['verdict']}**",
-            row["why"],
-        ]
-        lines.append("| " + " | ".join([*map(_cell, cells), link]) + " |")
-    return lines
+        cells = [_cell(row["finding"]), _cell(row["theirs"]), _cell(ours(row)), str(row["seeds"])]
+        lines.append("| " + " | ".join([row["id"], link, *cells, f"**{row['verdict']}**"]) + " |")
+    return [*lines, "", "The reasons:", "", *(f"- **{row['id']}** {_cell(row['why'])}." for row in rows)]
 
 
 def ours(row: dict) -> str:
