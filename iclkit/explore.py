@@ -41,6 +41,14 @@ def explore(draw: Callable[..., Figure], *, alt: Callable[..., str], **values: S
     Raises ValueError for no or more than two controls, an empty or repeated list, or too many frames;
     TypeError when `draw` returns no Figure.
     """
+    for name, function in (("draw", draw), ("alt", alt)):
+        if not callable(function):
+            raise ValueError(
+                f"{name} must be a function of the controls' values; got {type(function).__name__}"
+            )
+    for name, choices in values.items():
+        if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+            raise ValueError(f"{name} must be a list of values, such as [0, 100]; got {choices!r}")
     values = {name: list(choices) for name, choices in values.items()}
     if not 1 <= len(values) <= 2:
         raise ValueError(f"explore takes one or two controls, such as step=[0, 100]; got {list(values)}")
@@ -145,6 +153,9 @@ def _control(label: str, texts: list[str]) -> tuple[widgets.IntSlider, widgets.H
 
 def _frame(draw, alt, chosen: dict) -> widgets.HTML:
     global _drawn_bytes
+    described = alt(**chosen)
+    if not isinstance(described, str) or not described.strip():
+        raise ValueError(f"alt must return a description in words; got {described!r} for {chosen}")
     figure = _figure(draw, chosen)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=FRAME_DPI, metadata={"Software": None})
@@ -157,7 +168,7 @@ def _frame(draw, alt, chosen: dict) -> widgets.HTML:
             "list fewer values or draw a smaller or plainer figure"
         )
     width, height = (round(FRAME_DPI * inches) for inches in figure.get_size_inches())
-    words = escape(str(alt(**chosen)), quote=True)
+    words = escape(described, quote=True)
     return widgets.HTML(
         f'<img alt="{words}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
     )

@@ -146,9 +146,12 @@ def _token_name(token) -> str:
 
 def _name_ticks(ax: Axes, columns, rows, most: int = 32) -> None:
     """Write names on the axes, at most `most` of them, evenly spaced."""
-    for names, set_ticks in ((columns, ax.set_xticks), (rows, ax.set_yticks)):
+    shape = ax.images[-1].get_array().shape
+    for names, set_ticks, length in ((columns, ax.set_xticks, shape[1]), (rows, ax.set_yticks, shape[0])):
         if names is None:
             continue
         names = list(names)
+        if len(names) != length:
+            raise ValueError(f"expected {length} names, one a row or column; got {len(names)}")
         places = range(0, len(names), -(-len(names) // most))
         set_ticks(list(places), [str(names[place]) for place in places], fontsize=8)

@@ -52,6 +52,11 @@ def full_name(name: str | tuple[str, int]) -> str:
     """The full name of a point: `("pattern", 1)` is `"blocks.1.attn.hook_pattern"`; full ones pass."""
     if isinstance(name, str):
         return OUTSIDE.get(name, name)
+    if not isinstance(name, (tuple, list)) or len(name) != 2:
+        raise KeyError(
+            "an activation is named by its full name or by (name, layer), such as ('pattern', 1); "
+            f"got {name!r}"
+        )
     short, layer = name
     if short in IN_BLOCK:
         return f"blocks.{layer}.hook_{short}"
@@ -62,7 +67,7 @@ def full_name(name: str | tuple[str, int]) -> str:
     return f"blocks.{layer}.{short}"
 
 
-def resolve(name: Name, known: tuple[str, ...]) -> list[str]:
+def resolve(name: Name, known: tuple[str, ...], whose: str = "this model has") -> list[str]:
     """All points that `name` stands for; `KeyError` with the nearest right names when there is none."""
     if callable(name):
         found = [point for point in known if name(point)]
@@ -78,7 +83,14 @@ def resolve(name: Name, known: tuple[str, ...]) -> list[str]:
         point for point in known if point.split(".")[-1].removeprefix("hook_") == wanted.removeprefix("hook_")
     ]
     hint = f"nearest: {', '.join(dict.fromkeys(near))}" if near else f"known: {', '.join(known)}"
-    raise KeyError(f"this model has no activation named {name!r}; {hint}")
+    raise KeyError(f"{whose} no activation named {name!r}; {hint}")
+
+
+def resolve_all(names: Iterable[Name], known: tuple[str, ...]) -> list[str]:
+    """The points of several names; `ValueError` for a single name, which is no list of names."""
+    if isinstance(names, str):
+        raise ValueError(f"expected a list of names, such as [{names!r}]; got {names!r}")
+    return [point for name in names for point in resolve(name, known)]
 
 
 def hook_names(config) -> tuple[str, ...]:
@@ -106,7 +118,10 @@ class Taps:
 
     def __init__(self, known: tuple[str, ...] = (), fwd_hooks: Iterable[tuple[Name, HookFn]] = ()):
         self.functions: dict[str, list[HookFn]] = {}
-        for name, function in fwd_hooks:
+        for pair in fwd_hooks:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not callable(pair[1]):
+                raise ValueError(f"fwd_hooks is a list of pairs (name, function); got {pair!r} in it")
+            name, function = pair
             for point in resolve(name, known):
                 self.functions.setdefault(point, []).append(function)
 
@@ -119,10 +134,12 @@ class Taps:
             replaced = function(tensor, Hook(name))
             if replaced is None:
                 continue
-            if not isinstance(replaced, Tensor) or replaced.shape != tensor.shape:
+            fits = isinstance(replaced, Tensor) and replaced.shape == tensor.shape
+            if not fits or replaced.dtype != tensor.dtype:
                 got = tuple(replaced.shape) if isinstance(replaced, Tensor) else type(replaced).__name__
                 raise ValueError(
-                    f"the hook at {name!r} returned {got}; expected None or a tensor of {tuple(tensor.shape)}"
+                    f"the hook at {name!r} returned {replaced.dtype if fits else got}; "
+                    f"expected None or a tensor of {tuple(tensor.shape)}, {tensor.dtype}"
                 )
             tensor = replaced
         return tensor
@@ -143,7 +160,7 @@ class ActivationCache(Mapping[str | tuple[str, int], Tensor]):
             return self.activations[full]
         if full.split(".")[-1] in ON_REQUEST:
             raise KeyError(f"{full!r} is kept only on request: run_with_cache(tokens, names=[{full!r}])")
-        return self.activations[resolve(name, tuple(self.activations))[0]]
+        return self.activations[resolve(name, tuple(self.activations), "this cache holds")[0]]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.activations)

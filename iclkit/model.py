@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from iclkit.hooks import NO_TAPS, ON_REQUEST, ActivationCache, HookFn, Name, Taps, hook_names, resolve
+from iclkit.hooks import NO_TAPS, ON_REQUEST, ActivationCache, HookFn, Name, Taps, hook_names, resolve_all
 from iclkit.norms import LayerNorm, NoNorm
 from iclkit.positions import SCHEMES
 
@@ -56,7 +56,7 @@ class TransformerConfig:
     def __post_init__(self):
         for name in ("d_vocab", "n_ctx", "n_layers", "d_model", "n_heads", "d_mlp"):
             value, least = getattr(self, name), 0 if name in ("d_mlp", "n_layers") else 1
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if type(value) is not int or value < least:
                 raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}")
         if self.d_head is None:
             if self.d_model % self.n_heads:
@@ -68,19 +68,20 @@ class TransformerConfig:
         if self.d_vocab_out is None:
             object.__setattr__(self, "d_vocab_out", self.d_vocab)
         for name in ("d_head", "d_vocab_out"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1; got {getattr(self, name)!r}")
-        for name, known in (("positions", SCHEMES), ("act", ACTIVATIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+        flags = ((name, (False, True)) for name in ("layer_norm", "smeared_keys", "tied", "embedded"))
+        for name, known in (("positions", SCHEMES), ("act", ACTIVATIONS), *flags):
+            if (value := getattr(self, name)) not in list(known):
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}; got {value!r}")
         if self.positions == "rotary" and self.d_head % 2:
             raise ValueError(
                 f"rotary positions turn pairs of dimensions: d_head must be even; got {self.d_head}"
             )
         if self.tied and (self.embedded or self.d_vocab_out != self.d_vocab):
             raise ValueError("a tied unembedding needs token inputs and d_vocab_out equal to d_vocab")
-        if not self.init_scale > 0:
-            raise ValueError(f"init_scale must be positive; got {self.init_scale!r}")
+        if not (isinstance(self.init_scale, (int, float)) and 0 < self.init_scale < math.inf):
+            raise ValueError(f"init_scale must be positive and finite; got {self.init_scale!r}")
 
 
 class Attention(nn.Module):
@@ -232,19 +233,20 @@ class Transformer(nn.Module):
             resid = block(resid, self.positions, taps)
         return self.ln_final(resid, taps) @ self.W_U
 
-    def embed(self, inputs: Tensor) -> Float[Tensor, "batch seq d_model"]:
+    def embed(self, inputs) -> Float[Tensor, "batch seq d_model"]:
         """Rows of W_E for tokens; the vectors themselves for an `embedded` model."""
-        c, shape = self.config, tuple(inputs.shape)
+        c, tensor = self.config, isinstance(inputs, Tensor)
         wanted = f"float [batch seq {c.d_model}]" if c.embedded else "int [batch seq]"
-        if inputs.ndim != 2 + c.embedded or inputs.is_floating_point() != c.embedded:
-            raise ValueError(f"this model takes {wanted}; got {inputs.dtype} of shape {shape}")
-        if shape[1] > c.n_ctx:
+        kinds = (self.W_U.dtype,) if c.embedded else (torch.int64, torch.int32)
+        fits = tensor and inputs.ndim == 2 + c.embedded and inputs.dtype in kinds
+        if not fits or (c.embedded and inputs.shape[2] != c.d_model):
+            got = f"{inputs.dtype} of shape {tuple(inputs.shape)}" if tensor else type(inputs).__name__
+            raise ValueError(f"this model takes {wanted}, a tensor of {kinds[0]}; got {got}")
+        if inputs.shape[1] > c.n_ctx:
             raise ValueError(
-                f"a sequence of {shape[1]} is longer than n_ctx={c.n_ctx}; cut it or enlarge n_ctx"
+                f"a sequence of {inputs.shape[1]} is longer than n_ctx={c.n_ctx}; cut it or enlarge n_ctx"
             )
         if c.embedded:
-            if shape[2] != c.d_model:
-                raise ValueError(f"this model takes {wanted}; got shape {shape}")
             return inputs
         try:
             return F.embedding(inputs, self.W_E)
@@ -272,7 +274,7 @@ class Transformer(nn.Module):
         def keep(tensor, hook):
             kept[hook.name] = tensor
 
-        points = dict.fromkeys(point for name in names for point in resolve(name, self.hook_names))
+        points = dict.fromkeys(resolve_all(names, self.hook_names))
         logits = self(inputs, Taps(self.hook_names, [*fwd_hooks, *((point, keep) for point in points)]))
         return logits, ActivationCache(kept)
 

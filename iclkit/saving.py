@@ -35,6 +35,10 @@ class RunFolder:
     def __init__(self, folder: str | Path, description: str, every: float = 60.0):
         self.path, self.description, self.every = Path(folder) / "run.safetensors", description, every
         self.last = time.monotonic()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder} cannot hold a run ({error}); choose another folder") from None
 
     def due(self) -> bool:
         return time.monotonic() - self.last > self.every
@@ -46,7 +50,7 @@ class RunFolder:
             tensors |= {f"checkpoint/{at}/{name}": weight for name, weight in state.items()}
         for index, moments in optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser/{index}/{name}": value for name, value in moments.items()}
-        about = {"run": self.description, "step": str(step), "history": json.dumps(run.history)}
+        about = {"run": self.description, "step": str(step), "history": encoded(run.history)}
         write_whole(tensors, self.path, about)
         self.last = time.monotonic()
 
@@ -55,7 +59,9 @@ class RunFolder:
         if not self.path.exists():
             return 0
         tensors, about = read_whole(self.path)
-        if about.get("run") != self.description:
+        if "run" not in about or "step" not in about or "losses" not in tensors:
+            raise ValueError(f"{self.path} holds no run of this package, or a damaged one; move it away")
+        if about["run"] != self.description:
             raise ValueError(
                 f"{self.path} holds another run (model, task, training or measures differ); "
                 "choose another folder, or move that file away"
@@ -72,6 +78,19 @@ class RunFolder:
             moments.setdefault(int(index), {})[name] = value
         optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
         return int(about["step"])
+
+
+def encoded(history: dict[str, list]) -> str:
+    """Measures as JSON; `ValueError` names one that cannot be kept."""
+    for name, values in history.items():
+        try:
+            json.dumps(values)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "measures kept in a folder return numbers, lists, arrays or tensors; "
+                f"{name!r} gave {values[-1]!r}"
+            ) from None
+    return json.dumps(history)
 
 
 def under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

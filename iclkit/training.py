@@ -18,8 +18,9 @@ from torch import Tensor
 from iclkit.environment import progress_bar, quick_steps
 from iclkit.hooks import HookFn, Name, Taps
 from iclkit.model import Transformer
-from iclkit.saving import RunFolder
+from iclkit.saving import RunFolder, encoded
 from iclkit.tasks import Batch, Task
+from iclkit.tasks.base import check_whole
 
 SCHEDULES = {
     "constant": lambda part: 1.0,
@@ -45,11 +46,19 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self):
-        if self.steps < 1 or not self.lr > 0 or self.weight_decay < 0 or self.warmup < 0 or self.seed < 0:
+        for name in ("steps", "warmup", "seed"):
+            check_whole(name, getattr(self, name))
+        real = all(isinstance(x, (int, float)) and math.isfinite(x) for x in (self.lr, self.weight_decay))
+        least = self.steps >= 1 and self.warmup >= 0 and self.seed >= 0
+        if not (real and least and self.lr > 0 and self.weight_decay >= 0):
             raise ValueError(
                 f"expected steps ≥ 1, lr > 0, weight_decay ≥ 0, warmup ≥ 0 and seed ≥ 0; got {self}"
             )
-        if self.schedule not in SCHEDULES:
+        if self.clip is not None and not (isinstance(self.clip, (int, float)) and self.clip > 0):
+            raise ValueError(f"clip must be None or a positive norm; got {self.clip!r}")
+        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
+            raise ValueError(f"betas must be two numbers, such as (0.9, 0.98); got {self.betas!r}")
+        if self.schedule not in list(SCHEDULES):
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {self.schedule!r}")
 
     def lr_at(self, step: int) -> float:
@@ -80,9 +89,18 @@ class Run:
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
     """Mean −log p(target) in nats over the positions that count."""
-    losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+    try:
+        losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+    except IndexError:
+        low, high, vocab = int(batch.targets.min()), int(batch.targets.max()), logits.shape[-1]
+        raise ValueError(
+            f"targets must lie in 0 … {vocab - 1}; got {low} … {high}; "
+            "set d_vocab_out to what the task predicts"
+        ) from None
     if batch.mask is None:
         return losses.mean()
+    if batch.mask.dtype != torch.bool:
+        raise ValueError(f"a batch's mask must be bool, True where a target counts; got {batch.mask.dtype}")
     return losses[batch.mask.flatten()].mean()
 
 
@@ -104,12 +122,16 @@ def train(
 
     `measures` are functions of the model, called after the numbers of updates in `measure_at` (by default 50
     evenly spaced ones); `fwd_hooks` act during training too. With `folder`, the run is saved there every
-    minute and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request.
+    minute and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request;
+    measures see the model on the device it came from, and there it returns.
     Raises `ValueError` for a task that does not fit the model, `FloatingPointError` when the loss diverges.
     """
     config = config or TrainConfig()
     steps, measures = quick_steps(config.steps), dict(measures or {})
     check_fit(model, task)
+    measure_at = None if measure_at is None else check_updates("measure_at", measure_at)
+    checkpoint_at = check_updates("checkpoint_at", checkpoint_at)
+    home = next(model.parameters()).device
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model.to(device)
     optimiser = build_optimiser(model, config)
@@ -119,16 +141,20 @@ def train(
     losses, taps = torch.zeros(steps, device=device), Taps(model.hook_names, fwd_hooks)
     store = RunFolder(folder, describe(model, task, config, measures, run.steps)) if folder else None
     done = store.resume(run, optimiser, losses) if store else 0
-    observe(run, measures, measure_at, checkpoint_at, done) if done == 0 else None
+    if done == 0:
+        observe(run, measures, measure_at, checkpoint_at, 0, home)
+        if store:
+            encoded(run.history)
     for step in progress_bar(range(done, steps), progress, initial=done, total=steps):
         value = update(model, taps, optimiser, loss, task.batch(config.seed, step).to(device), config, step)
         losses[step] = value
-        observe(run, measures, measure_at, checkpoint_at, step + 1)
+        observe(run, measures, measure_at, checkpoint_at, step + 1, home)
         if store and (step + 1 == steps or store.due()):
             store.save(run, optimiser, losses, step + 1)
     run.losses = losses.cpu().numpy()
+    check_finite(run.losses[-1], config, steps - 1)
     run.history = {name: np.array(values) for name, values in run.history.items()}
-    model.eval()
+    model.to(home).eval()
     return run
 
 
@@ -142,28 +168,57 @@ def update(model, taps, optimiser, loss, batch: Batch, config: TrainConfig, step
     if config.clip is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
     optimiser.step()
-    if step % 100 == 0 and not torch.isfinite(value):
-        raise FloatingPointError(
-            f"the loss at step {step} is {value.item()}; lower lr={config.lr} or set clip"
-        )
+    if step % 100 == 0:
+        check_finite(value.detach(), config, step)
     return value.detach()
 
 
+def check_finite(loss: Tensor | np.floating, config: TrainConfig, step: int) -> None:
+    """`FloatingPointError` for a loss that is NaN or infinite."""
+    if math.isfinite(loss):
+        return
+    if step == 0:
+        raise FloatingPointError(
+            f"the loss is {float(loss)} before the first update; are the weights and inputs finite, "
+            "and does the batch's mask leave a target that counts?"
+        )
+    raise FloatingPointError(f"the loss at step {step} is {float(loss)}; lower lr={config.lr} or set clip")
+
+
+def check_updates(name: str, steps: Iterable[int]) -> set[int]:
+    """Numbers of updates; `ValueError` for one that cannot be."""
+    steps = list(steps)
+    for step in steps:
+        check_whole(f"each number in {name}", step)
+        if step < 0:
+            raise ValueError(f"{name} lists numbers of updates, at least 0; got {step}")
+    return {int(step) for step in steps}
+
+
 @torch.no_grad()
-def observe(run: Run, measures, measure_at: set[int], checkpoint_at: set[int], step: int) -> None:
-    """Take the measures and the checkpoint that are due after `step` updates."""
+def observe(run: Run, measures, measure_at: set[int], checkpoint_at: set[int], step: int, home) -> None:
+    """Take the measures and the checkpoint that are due after `step` updates, the model back at `home`."""
+    if step not in measure_at | checkpoint_at:
+        return
+    device = next(run.model.parameters()).device
+    run.model.to(home)
     if step in measure_at:
         for name, measure in measures.items():
             value = measure(run.model)
-            run.history[name].append(value.tolist() if isinstance(value, (Tensor, np.ndarray)) else value)
+            run.history[name].append(
+                value.tolist() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
+            )
     if step in checkpoint_at:
         state = run.model.state_dict().items()
         run.checkpoints[step] = {name: weight.detach().cpu().clone() for name, weight in state}
+    run.model.to(device)
 
 
 def build_optimiser(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
     """AdamW; matrices decay, vectors do not."""
     trained = [weight for weight in model.parameters() if weight.requires_grad]
+    if not trained:
+        raise ValueError("this model has no weight to train; set requires_grad_(True) on some")
     groups = [
         {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
@@ -180,6 +235,13 @@ def even_steps(steps: int, count: int) -> set[int]:
 
 def check_fit(model: Transformer, task: Task) -> None:
     """Refuse a task whose tokens or sequences the model cannot take."""
+    if isinstance(task, type) or not isinstance(task, Task):
+        got = (
+            f"the class {task.__name__}; make an instance of it"
+            if isinstance(task, type)
+            else type(task).__name__
+        )
+        raise TypeError(f"a task has batch(seed, step), as Repeats() does; got {got}")
     c = model.config
     vocab, length = getattr(task, "vocab", None), getattr(task, "length", None)
     if vocab is not None and not c.embedded and vocab > c.d_vocab:

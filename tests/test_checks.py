@@ -50,6 +50,20 @@ def with_bug(x):
     return y / y.summ(-1)
 
 
+def leaves(x):
+    raise SystemExit
+
+
+@pytest.mark.parametrize("answer, kind", [(None, "None"), ("abc", "str"), (3, "int"), ({}, "dict")])
+def test_an_answer_that_is_no_function_becomes_a_message(answer, kind):
+    result = ex1.result(answer)
+    assert not result.passed and kind in result.message and "your function" in result.message
+
+
+def test_an_answer_that_leaves_becomes_a_message():
+    assert "calls exit()" in ex1.result(leaves).message
+
+
 def test_an_exercise_on_right_and_wrong_answers():
     wrong = [
         (lambda x: x.softmax(0), "columns, not rows"),

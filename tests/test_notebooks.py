@@ -56,6 +56,14 @@ def test_what_is_no_notebook_is_reported(tmp_path):
     assert "no notebook" in execute(path).error and path.read_text() == "{"
 
 
+@pytest.mark.parametrize("text", [b"hello", b"", b"[]", b"{}", b"3", b"\xff\xfe", b'{"nbformat": 9}'])
+def test_whatever_is_no_notebook_is_one_line_of_run_and_check(tmp_path, text):
+    path = tmp_path / "101_x.ipynb"
+    path.write_bytes(text)
+    assert "this is no notebook" in execute(path).error and path.read_bytes() == text
+    assert len(faults(path)) == 1 and "git checkout -- 101_x.ipynb" in faults(path)[0]
+
+
 def test_names_of_cells_follow_from_their_source():
     notebook = v4.new_notebook(cells=[v4.new_code_cell(source) for source in ("a", "b", "a")])
     normalise(notebook)
@@ -83,6 +91,8 @@ def test_chapters_are_found_by_the_beginning_of_their_names(tmp_path, monkeypatc
     assert [p.stem for p in command.chapters(["all"])] == ["101_a", "104_b"]
     with pytest.raises(SystemExit, match="no chapter begins with 105; there are 101_a, 104_b"):
         command.chapters(["105"])
+    with pytest.raises(SystemExit, match="no chapter begins with 105; there"):
+        command.chapters(["104", "105"])
 
 
 # --- the contract -------------------------------------------------------------------------------------

@@ -57,6 +57,14 @@ class Exercise:
             return Result(
                 False, f"took more than {self.seconds:g} s; is there an endless loop, or one too many?"
             )
+        except Exception as error:
+            if _is_code(answer):
+                raise
+            kind = "nothing (None)" if answer is None else f"a value of type {type(answer).__name__}"
+            return Result(
+                False,
+                f"expected what the task asks for, such as your function, uncalled; got {kind}: {error}",
+            )
         return Result(True, said)
 
 
@@ -86,6 +94,8 @@ class _Answer:
             raise Wrong("not written yet: replace `raise NotImplementedError` by your code") from None
         except Wrong:
             raise
+        except SystemExit:
+            raise Wrong("calls exit(); return the answer instead") from None
         except Exception as error:
             raise Wrong(f"{type(error).__name__}: {error}{_line(error, self._function)}") from None
         if any(not torch.equal(a, b) for a, b in zip(given, before)):

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from iclkit.circuits.heads import check_head
+from iclkit.circuits.patching import number
 from iclkit.model import Transformer
 
 HOW = ("zero", "mean", "resample")
@@ -38,8 +39,13 @@ def ablate(
         raise ValueError(f"how must be one of {', '.join(HOW)}; got {how!r}")
     if how != "zero" and reference is None:
         raise ValueError(f"how={how!r} needs reference tokens [batch seq] to take the head's values from")
+    if reference is not None and not len(reference):
+        raise ValueError("reference holds no sequence; give tokens [batch seq] with batch ≥ 1")
     by_layer: dict[int, list[int]] = {}
-    for layer, head in heads:
+    for pair in heads:
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(f"heads are pairs (layer, head), such as [(1, 4)]; got {pair!r}")
+        layer, head = pair
         check_head(model, layer, head)
         by_layer.setdefault(layer, []).append(head)
     wanted = [("z", layer) for layer in by_layer]
@@ -77,12 +83,12 @@ def ablate_each_head(
     reference: Tensor | None = None,
 ) -> Float[Tensor, "layer head"]:
     """The change of `metric(logits)` when each head alone is ablated: `[layer head]`, 0 = nothing lost."""
-    c, whole = model.config, float(metric(model(tokens)))
+    c, whole = model.config, number(metric, model(tokens))
     change = torch.zeros(c.n_layers, c.n_heads)
     for layer in range(c.n_layers):
         for head in range(c.n_heads):
             logits = ablate(model, [(layer, head)], how, keep_patterns, reference)(tokens)
-            change[layer, head] = float(metric(logits)) - whole
+            change[layer, head] = number(metric, logits) - whole
     return change
 
 

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from iclkit.circuits.heads import label
+from iclkit.circuits.scores import check_tokens
 from iclkit.circuits.weights import unembedding
 from iclkit.hooks import ActivationCache
 from iclkit.model import Transformer
@@ -32,11 +33,13 @@ def direct_logit_attribution(
             raise ValueError(
                 f"expected {name} of shape {expected}, like the tokens; got {tuple(wanted.shape)}"
             )
+        if wanted is not None:
+            check_tokens(name, wanted, model.config.d_vocab_out)
     norm = model.ln_final if model.config.layer_norm else None
     scale = cache["ln_final.hook_scale"] if norm else 1.0
 
     def direction(W: Tensor) -> Tensor:
-        return W.T[targets] if versus is None else W.T[targets] - W.T[versus]
+        return W.T[targets.long()] if versus is None else W.T[targets.long()] - W.T[versus.long()]
 
     toward = direction(unembedding(model))
     shares = {name: (part / scale * toward).sum(-1) for name, part in parts.items()}

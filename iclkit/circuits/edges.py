@@ -62,6 +62,10 @@ def edge_patcher(model: Transformer, clean: Tensor, corrupted: Tensor) -> Callab
     def patched(edges: Iterable[Edge]) -> Tensor:
         into = defaultdict(set)
         for edge in edges:
+            if not isinstance(edge, (tuple, list)) or len(edge) != 2:
+                raise ValueError(
+                    f"edges are pairs (sender, receiver), such as [('Emb', 'Out')]; got {edge!r}"
+                )
             for sender, receiver in _atoms(model, *edge):
                 into[receiver].add(sender)
         return model.run_with_hooks(clean, _hooks(model, into, wrote))
@@ -155,7 +159,7 @@ def _atoms(model: Transformer, sender: str, receiver: str) -> list[Edge]:
 
 def _parse(model: Transformer, name: str) -> tuple[list[str], int]:
     """The single nodes that a name stands for, and when they act."""
-    c, match = model.config, NODE.fullmatch(name)
+    c, match = model.config, NODE.fullmatch(name) if isinstance(name, str) else None
     end, att, att_kind, layer, head, _, mlp = match.groups() if match else [None] * 7
     at = next((int(n) for n in (att, layer, mlp) if n is not None), 0)
     if not match or at >= max(c.n_layers, 1) or (mlp and not c.d_mlp):

@@ -49,6 +49,10 @@ class FactoredMatrix:
         if left != right:
             raise ValueError(f"eigenvalues need a square matrix; this product is {left} × {right}")
         small = self.B @ self.A if self.A.shape[-1] < left else self.AB
+        if not small.isfinite().all():
+            raise ValueError(
+                "this product holds NaN or infinity, so it has no eigenvalues; are the weights finite?"
+            )
         return torch.linalg.eigvals(small)
 
     def svd(self) -> tuple[Tensor, Tensor, Tensor]:

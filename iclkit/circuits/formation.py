@@ -34,8 +34,9 @@ def final_value(score) -> float:
 
 def formed_at(steps, score, least: float = LEAST) -> float | None:
     """The first step at which `score` exceeds half its final value and `least`; None when it never does."""
-    above = np.asarray(score, float) > max(final_value(score) / 2, least)
-    _check(steps, above)
+    score = np.asarray(score, float)
+    _check(steps, score)
+    above = score > max(final_value(score) / 2, least)
     return float(np.asarray(steps)[above.argmax()]) if above.any() else None
 
 
@@ -56,5 +57,7 @@ def window(steps, score, low: float = 0.1, high: float = 0.9) -> Window:
 
 
 def _check(steps, score) -> None:
+    if score.ndim != 1 or not np.isfinite(score).all():
+        raise ValueError(f"expected one curve of finite values, [step]; got shape {score.shape}: {score}")
     if len(steps) != len(score) or len(score) < 2:
         raise ValueError(f"expected as many steps as values, at least 2; got {len(steps)} and {len(score)}")

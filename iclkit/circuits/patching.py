@@ -5,6 +5,7 @@ denoise   the run is corrupted, the patch is clean:    what is sufficient?
 noise     the run is clean, the patch is corrupted:    what is necessary?
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -59,13 +60,28 @@ def activation_patch(
 
 def normalised(metric: Metric, clean_logits: Tensor, corrupted_logits: Tensor) -> Callable[[Tensor], float]:
     """(metric − metric(corrupted)) / (metric(clean) − metric(corrupted)), as a function of logits."""
-    high, low = float(metric(clean_logits)), float(metric(corrupted_logits))
+    high, low = number(metric, clean_logits), number(metric, corrupted_logits)
+    if not (math.isfinite(high) and math.isfinite(low)):
+        raise ValueError(
+            f"the metric is {high:.6g} on the clean and {low:.6g} on the corrupted run; "
+            "expected finite numbers: are there sequences, and are the weights finite?"
+        )
     if abs(high - low) < 1e-6:
         raise ValueError(
             f"the metric is {high:.6g} on the clean and on the corrupted run: no effect to share out; "
             "corrupt what the metric depends on"
         )
-    return lambda logits: (float(metric(logits)) - low) / (high - low)
+    return lambda logits: (number(metric, logits) - low) / (high - low)
+
+
+def number(metric: Metric, logits: Tensor) -> float:
+    """`metric(logits)` as a number; `ValueError` when it is none."""
+    value = metric(logits)
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        got = f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        raise ValueError(f"metric must return one number, such as a mean; got {got}") from None
 
 
 def same_shape(clean: Tensor, corrupted: Tensor) -> None:

@@ -114,6 +114,8 @@ def copying_score_logits(model: Transformer, tokens: Int[Tensor, "batch seq"]) -
     queries lies in 0 … ½ and is stretched to −1 … 1. This is our reading of Olsson et al.'s copying test.
     """
     check_vocabulary(model)
+    if not tokens.numel():
+        raise ValueError(f"expected at least one sequence of one token; got shape {tuple(tokens.shape)}")
     W_U, scores = unembedding(model), []
     layers = range(model.config.n_layers)
     _, cache = model.run_with_cache(tokens, [(name, layer) for name in ("pattern", "v") for layer in layers])
@@ -140,7 +142,18 @@ def token_losses(
             "expected logits [batch seq vocab] for tokens [batch seq] with seq ≥ 2; "
             f"got {tuple(logits.shape)} and {tuple(tokens.shape)}"
         )
+    check_tokens("tokens", tokens, logits.shape[2])
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="none")
+
+
+def check_tokens(name: str, tokens: Tensor, vocab: int) -> None:
+    """`ValueError` unless these are whole numbers in 0 … vocab − 1."""
+    whole = not (tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool)
+    if not whole or (tokens.numel() and not 0 <= tokens.min() <= tokens.max() < vocab):
+        got = f"{tokens.min()} … {tokens.max()}" if whole else tokens.dtype
+        raise ValueError(
+            f"{name} must be whole numbers in 0 … {vocab - 1}, which the model predicts; got {got}"
+        )
 
 
 @torch.no_grad()
@@ -199,6 +212,10 @@ def _check(pattern: Tensor, tokens: Tensor | None) -> None:
     if tokens is not None and tokens.shape != (pattern.shape[0], pattern.shape[2]):
         wanted = (pattern.shape[0], pattern.shape[2])
         raise ValueError(f"this pattern needs tokens of shape {wanted}; got {tuple(tokens.shape)}")
+    if not pattern.numel():
+        raise ValueError(f"expected at least one sequence of one token; got a pattern {tuple(pattern.shape)}")
+    if pattern.isnan().any():
+        raise ValueError("this pattern holds NaN, so the weights or inputs do: did the training diverge?")
     if not torch.allclose(pattern.sum(-1), torch.ones(()).to(pattern), atol=1e-3) or pattern.min() < -1e-6:
         raise ValueError(
             "each row of a pattern must be shares that sum to 1 (softmaxed attention); "

@@ -141,6 +141,8 @@ def composition_baseline(model: Transformer, samples: int = 200, seed: int = 0) 
 
     One value serves Q, K and V: all three compare products of Gaussian factors of the same shapes.
     """
+    if samples < 2:
+        raise ValueError(f"a mean and its spread need at least 2 samples; got {samples}")
     c, random = model.config, torch.Generator().manual_seed(seed)
     A, C = (torch.randn(samples, c.d_model, c.d_head, generator=random) for _ in range(2))
     B, D = (torch.randn(samples, c.d_head, c.d_model, generator=random) for _ in range(2))
@@ -161,6 +163,8 @@ def check_vocabulary(model: Transformer) -> None:
 
 def _ratio(first: FactoredMatrix, second: FactoredMatrix) -> Tensor:
     size = first.norm() * second.norm()
+    if not size.isfinite().all():
+        raise ValueError("a circuit holds NaN or infinity; are the weights finite?")
     return torch.where(size > 0, (first @ second).norm() / size.clamp(min=1e-30), 0.0)
 
 

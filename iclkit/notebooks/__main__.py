@@ -12,13 +12,16 @@ from iclkit.notebooks.form import CHAPTERS
 def chapters(names: list[str]) -> list[Path]:
     """The chapters whose file names begin with any of `names`; all of them for no name or `all`."""
     if not CHAPTERS.is_dir():
-        sys.exit(f"there are no chapters at {CHAPTERS}; install the package from a checkout: pip install -e .")
+        sys.exit(
+            f"there are no chapters at {CHAPTERS}; install the package from a checkout: pip install -e ."
+        )
     every = sorted(CHAPTERS.glob("*.ipynb"))
     if not names or names == ["all"]:
         return every
-    found = [path for path in every if any(path.name.startswith(Path(name).name) for name in names)]
-    if not found:
-        sys.exit(f"no chapter begins with {', '.join(names)}; there are {', '.join(p.stem for p in every)}")
+    begins = [Path(name).name for name in names]
+    found = [path for path in every if path.name.startswith(tuple(begins))]
+    if unknown := [name for name in begins if not any(path.name.startswith(name) for path in every)]:
+        sys.exit(f"no chapter begins with {', '.join(unknown)}; there are {', '.join(p.stem for p in every)}")
     return found
 
 
@@ -28,6 +31,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="beginnings of chapter names, such as 104; default: all")
     parser.add_argument("--jobs", type=int, default=1, help="chapters run at a time (default 1)")
     options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error(f"--jobs must be at least 1; got {options.jobs}")
     paths = chapters(options.names)
     if options.command == "run":
         return int(any(outcome.error for outcome in run(paths, options.jobs)))

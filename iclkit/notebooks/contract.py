@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
-from iclkit.notebooks.form import METADATA, ROOT, SETUP_TAGS, is_setup, normalise, setup_source
+from iclkit.notebooks.form import METADATA, ROOT, SETUP_TAGS, is_setup, normalise, read, setup_source
 
 MOVEMENTS = (
     "Prediction",
@@ -25,9 +25,10 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)[^)]*\)")
 
 def faults(path: Path, root: Path = ROOT) -> list[str]:
     """Every way in which a chapter breaks the contract; empty for a good one."""
-    import nbformat
-
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = read(path)
+    except ValueError as error:
+        return [str(error)]
     found = [*opening(notebook, root), *movements(notebook), *exercises(notebook, path)]
     for number, cell in enumerate(notebook.cells, 1):
         rules = code_cell(cell) if cell.cell_type == "code" else markdown_cell(cell, path)

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 
-from iclkit.notebooks.form import ROOT, normalise
+from iclkit.notebooks.form import ROOT, normalise, read
 
 BUILD = {"ICLKIT_BUILD": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SECONDS = 300
@@ -32,9 +32,9 @@ def execute(path: Path, root: Path = ROOT) -> Outcome:
     os.environ.pop("ICLKIT_SCALE", None)
     start = monotonic()
     try:
-        notebook = nbformat.read(path, as_version=4)
-    except (nbformat.reader.NotJSONError, OSError) as error:
-        return Outcome(path, 0.0, f"this is no notebook: {str(error)[:300]}")
+        notebook = read(path)
+    except ValueError as error:
+        return Outcome(path, 0.0, str(error))
     normalise(notebook, root)
     try:
         client = NotebookClient(

@@ -28,6 +28,19 @@ iclkit.begin()
 """
 
 
+def read(path: Path):
+    """The notebook in a file; `ValueError` when it is none, whatever it is instead."""
+    import nbformat
+
+    try:
+        return nbformat.read(path, as_version=4)
+    except Exception as error:
+        raise ValueError(
+            f"this is no notebook: {str(error)[:300]}; "
+            f"restore it, for instance by git checkout -- {path.name}"
+        ) from None
+
+
 def setup_source(root: Path = ROOT) -> str:
     """The setup cell, its address and version read from pyproject.toml, the one place where they stand."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]

@@ -25,7 +25,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command == "scorecard":
         from iclkit.records.scorecard import write
 
-        print(f"{len(write())} claims in the scorecard")
+        try:
+            print(f"{len(write())} claims in the scorecard")
+        except store.RecordError as error:
+            print(error, file=sys.stderr)
+            return 1
         return 0
     shipped = store.names()
     for name in sorted({*every(), *shipped}):

@@ -40,6 +40,8 @@ def make(
     recipe = find(recipe) if isinstance(recipe, str) else recipe
     if scale not in ("book", "paper"):
         raise ValueError(f"scale must be book or paper; got {scale!r}")
+    if seeds is not None and not (seeds := tuple(seeds)):
+        raise ValueError(f"seeds lists at least one; {recipe.NAME} has {', '.join(map(str, recipe.SEEDS))}")
     seeds, configs = tuple(recipe.SEEDS if seeds is None else seeds), recipe.configs(scale)
     work = [(config, seed) for config in configs for seed in seeds]
     files = [piece_file(recipe, config, seed) for config, seed in work]

@@ -20,7 +20,10 @@ def load_model(name: str | Record, variant: str, seed: int = 0) -> Transformer:
     Raises KeyError for a variant or seed the record does not hold, naming those it does.
     """
     record = name if isinstance(name, Record) else load(name)
-    known = {config["variant"]: config["model"] for config in record.meta["config"]}
+    configs = record.meta["config"] if isinstance(record.meta["config"], list) else []
+    known = {config["variant"]: config["model"] for config in configs if {"variant", "model"} <= set(config)}
+    if not known:
+        raise KeyError(f"record {record.name!r} holds no models; it has the arrays {', '.join(record)}")
     if variant not in known:
         raise KeyError(f"record {record.name!r} has no variant {variant!r}; it has {', '.join(known)}")
     prefix = f"{variant}/{seed}/"

@@ -59,9 +59,12 @@ def save(name: str, arrays: Mapping[str, np.ndarray], meta: dict, folder: Path |
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **kept)
     meta["sha256"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+    try:
+        text = json.dumps(meta, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a record's meta holds JSON values, finite ones; {error}") from None
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"{name}.npz", buffer.getvalue())
-    text = json.dumps(meta, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(folder / f"{name}.json", text.encode())
     return Record(name, kept, meta)
 
@@ -90,8 +93,9 @@ def load(name: str, folder: Path | None = None) -> Record:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """The names of the records there are."""
-    return sorted(path.stem for path in (folder or DATA).glob("*.json"))
+    """The names of the records there are, damaged ones among them."""
+    folder = folder or DATA
+    return sorted({path.stem for kind in ("json", "npz") for path in folder.glob(f"*.{kind}")})
 
 
 def versions() -> dict[str, str]:

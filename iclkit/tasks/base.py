@@ -25,6 +25,12 @@ class Task(Protocol):
     def batch(self, seed: int, step: int) -> Batch: ...
 
 
+def check_whole(name: str, value) -> None:
+    """`ValueError` unless `value` is a whole number."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise ValueError(f"{name} must be a whole number; got {value!r}")
+
+
 def generator(*numbers: int) -> torch.Generator:
     """A random stream that is a pure function of its whole numbers, none negative: `generator(seed, step)`.
 

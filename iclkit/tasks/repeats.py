@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from iclkit.tasks.base import Batch, generator
+from iclkit.tasks.base import Batch, check_whole, generator
 
 BOS = 0
 PLACEMENTS = ("fill", "burst", "spread")
@@ -39,6 +39,8 @@ class Repeats:
     repeats_only: bool = False
 
     def __post_init__(self):
+        for name in ("vocab", "length", "min_period", "max_period", "batch_size", "copies"):
+            check_whole(name, getattr(self, name))
         if self.vocab < 3:
             raise ValueError(
                 f"vocab counts BOS and at least two symbols: expected 3 or more; got {self.vocab}"
@@ -105,6 +107,10 @@ def repeated_tokens(
 
     With `distinct`, no symbol occurs twice within the string: every repeat has one right continuation.
     """
+    for name, value in (("vocab", vocab), ("period", period), ("copies", copies), ("batch", batch)):
+        check_whole(name, value)
+    if vocab < 2:
+        raise ValueError(f"vocab counts BOS and at least one symbol: expected 2 or more; got {vocab}")
     if distinct and period > vocab - 1:
         raise ValueError(
             f"a string of {period} distinct symbols needs vocab ≥ {period + 1} (one is BOS); got {vocab}; "
