@@ -2,8 +2,10 @@
 
 import json
 import time
+import zlib
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -13,7 +15,8 @@ def write_whole(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -
     """Write beside, then rename: whoever reads `path` sees the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".partial")
-    save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, beside, metadata=about)
+    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    save_file(kept, beside, metadata={**about, "crc32": checksum(kept, about)})
     beside.replace(path)
 
 
@@ -21,12 +24,24 @@ def read_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and description of a file of `write_whole`; `ValueError` when damaged (left alone)."""
     try:
         with safe_open(path, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+            tensors, about = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+        if (sum_then := about.pop("crc32", None)) and sum_then != checksum(tensors, about):
+            raise OSError("its contents differ from its checksum")
+        return tensors, about
     except (SafetensorError, OSError) as error:
         raise ValueError(
             f"{path} is damaged or half written ({error}); it was left as it is. "
             "Move it away to start this run anew"
         ) from None
+
+
+def checksum(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
+    """The CRC-32 of names, values and description: safetensors has none of its own."""
+    value = zlib.crc32(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(tensors):
+        value = zlib.crc32(name.encode(), value)
+        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy(), value)
+    return str(value)
 
 
 class RunFolder:

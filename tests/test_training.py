@@ -92,6 +92,25 @@ def test_a_damaged_or_foreign_run_is_refused_and_left_alone(tmp_path):
     assert file.read_bytes() == half
 
 
+@pytest.mark.parametrize("place", [-100, 20])
+def test_one_flipped_byte_of_a_run_is_noticed(tmp_path, place):
+    train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path)
+    file = tmp_path / "run.safetensors"
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match="is damaged or half written.*left as it is"):
+        train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path)
+    assert file.read_bytes() == data
+
+
+def test_measures_of_numpy_scalars_are_kept(tmp_path):
+    kept = train(
+        Transformer(SHAPE), TASK, PLAN, folder=tmp_path, measures={"half": lambda model: np.float32(0.5)}
+    )
+    assert (kept.history["half"] == 0.5).all()
+
+
 def test_hooks_act_during_training():
     def silent(z, hook):
         return z * 0
