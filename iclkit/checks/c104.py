@@ -25,6 +25,7 @@ def ex1(answer):
                 "the sign is turned: late minus early, so that more negative is more learning": early - late,
                 "early means positions n/8 … n/4, not the first eighth": late - first,
                 "subtract the early eighth, not the mean over all positions": late - whole,
+                "the places depend on the length n; 56 … 63 and 8 … 15 are those of n = 64": float("nan"),
                 "average over all sequences, not the first alone": losses[0, n - n // 8 :].mean()
                 - losses[0, n // 8 : n // 4].mean(),
             },
@@ -45,16 +46,23 @@ def ex2(answer):
         def mix(share, other, k=k):
             return share * k + (1 - share) * other
 
+        chain = [k[:, 0]]
+        for t in range(1, k.shape[1]):
+            chain.append(keep * k[:, t] + (1 - keep) * chain[-1])
+
         same(
             answer(k, a),
             mix(keep, before),
-            name="the smeared keys",
+            name="the tensor of smeared keys",
             mistakes={
                 "the shares are exchanged: σ(a) belongs to the key itself": mix(1 - keep, before),
                 "each key is mixed with the next one: that looks into the future": mix(keep, after),
                 "the first key has nothing before it and stays as it is, unmixed with 0": mix(keep, empty),
                 "the first key is mixed with the last: roll goes around": mix(keep, around),
                 "the share is σ(a), between 0 and 1, not a itself": mix(a, before),
+                "mix with the key before as it came in, not as you have already smeared it": torch.stack(
+                    chain, 1
+                ),
             },
         )
     return "each key shows the one before it, the first is unchanged"

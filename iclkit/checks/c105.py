@@ -91,5 +91,5 @@ def ex3(answer):
         run = answer(model, kept)
         if not callable(run):
             raise Wrong(f"return a function tokens → logits; yours returned {type(run).__name__}")
-        same(run(tokens), without(model, tokens, rest), atol=1e-4, name="the logits", mistakes=mistakes)
+        same(run(tokens), without(model, tokens, rest), atol=1e-4, name="the logit tensor", mistakes=mistakes)
     return "only the kept heads write, on two random models"
