@@ -125,7 +125,7 @@ def browser():
 @contextlib.contextmanager
 def opened(browser, site: Path, page: str, **options):
     """Open a page from disk with the network cut; what it asked for and said is in `tab.heard`."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce", **options)
     tab = context.new_page()
     tab.heard = []
     tab.set_default_timeout(15_000)

@@ -30,6 +30,7 @@ def visit(browser, site, page):  # noqa: F811
         )
         for theme in ("light", "dark"):
             tab.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+            tab.wait_for_timeout(400)  # colours glide from one theme to the other
             for rule in Axe().run(tab, CHECKED, RULES[theme]).response["violations"]:
                 if rule["impact"] not in ("serious", "critical"):
                     continue
@@ -92,7 +93,8 @@ def test_accessibility_faults_of_the_theme_only_fall(visits):
     for found in visits.values():
         for rule, number in found["theme"].items():
             worst[rule] = max(worst.get(rule, 0), number)
-    assert worst == json.loads(THEME.read_text())
+    allowed = json.loads(THEME.read_text())
+    assert {rule: number for rule, number in worst.items() if number > allowed.get(rule, 0)} == {}
 
 
 def test_pages_fit_a_phone(visits):
@@ -134,9 +136,7 @@ def test_every_slider_moves_its_figure(browser, site):  # noqa: F811
                     assert after[0] != before[0] and after[1] != before[1], (page, before[0], after[0])
                     assert handle.get_attribute("aria-valuetext") != said
                     handle.press("ArrowLeft")
-                    until(
-                        tab, lambda f=figure, b=before: shown(f) == b, f"{page}: no way back"
-                    )
+                    until(tab, lambda f=figure, b=before: shown(f) == b, f"{page}: no way back")
             assert tab.heard == []
 
 
