@@ -173,7 +173,6 @@ def _field(field) -> str:
 def _doc(member) -> nodes.Node:
     """The docstring as it stands in the source, its addresses made links."""
     text = html.escape(inspect.getdoc(member) or "")
-    text = re.sub(
-        r"https?://[^\s)&;,]+[^\s)&;,.]", lambda match: f'<a href="{match[0]}">{match[0]}</a>', text
-    )
+    text = ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', text)
+    text = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", text)
     return nodes.raw("", f'<div class="icl-doc">{text}</div>', format="html")

@@ -146,3 +146,11 @@ def test_the_example_of_the_extension_page_runs():
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     assert "reproduced" in ran.stdout.splitlines()[-1].split(" - ")[0]
+
+
+def test_the_reference_covers_what_circuits_and_tasks_define():
+    """Every module with public names for readers; what only serves the inside stays out."""
+    listed = set(re.findall(r"icl-reference\} (iclkit[.\w]*)", (ROOT / "book/api.md").read_text()))
+    for folder in ("circuits", "tasks"):
+        modules = {f"iclkit.{folder}.{path.stem}" for path in (ROOT / "iclkit" / folder).glob("*.py")}
+        assert {name for name in modules if not name.endswith("__")} <= listed
