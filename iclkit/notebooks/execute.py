@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 from iclkit.notebooks.form import ROOT, normalise, read
+from iclkit.records.store import write_whole
 
 BUILD = {"ICLKIT_BUILD": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SECONDS = 300
@@ -48,7 +49,7 @@ def execute(path: Path, root: Path = ROOT) -> Outcome:
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         return Outcome(path, monotonic() - start, f"{_where(notebook, error)}{error}")
     normalise(notebook, root)
-    write_whole(path, nbformat.writes(notebook) + "\n")
+    write_whole(path, (nbformat.writes(notebook) + "\n").encode())
     return Outcome(path, monotonic() - start)
 
 
@@ -58,13 +59,6 @@ def run(paths: list[Path], jobs: int = 1, root: Path = ROOT) -> list[Outcome]:
         return [_told(execute(path, root)) for path in paths]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         return [_told(outcome) for outcome in pool.map(execute, paths, [root] * len(paths))]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write beside, then rename: whoever reads `path` sees the old text or the new one, never half of one."""
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
 
 
 def _told(outcome: Outcome) -> Outcome:
