@@ -149,10 +149,11 @@ def processor() -> str:
 
 
 def code_hash() -> str:
-    """A hash of what is timed: the package's own modules, its tasks, and this folder."""
+    """A hash of what is timed: this folder, and of the package what a training step may use."""
     package, here = Path(iclkit.__file__).parent, Path(__file__).parent
-    here_files = [file for file in here.glob("*.py") if file.name != "page.py"]
-    files = [*package.glob("*.py"), *(package / "tasks").glob("*.py"), *here_files]
+    apart = ("records", "checks", "circuits", "notebooks", "__pycache__")
+    files = [file for file in package.rglob("*.[pch]*") if file.parent.name not in apart]
+    files += [file for file in here.glob("*.py") if file.name != "page.py"]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:16]
 
 

@@ -96,7 +96,7 @@ def _column(results: Results, field: str, title: str, text) -> list[str]:
     shapes, variants = results.keys("steps")
     rows = []
     for variant in variants:
-        if variant == "batches":
+        if variant in (*LIMITS, "batches"):
             continue
         cells = [results.cell("steps", shape, variant) for shape in shapes]
         rows.append([results.label(variant), *(text(one) if field in one else "" for one in cells)])
