@@ -2,7 +2,7 @@
 
 - repository:  every link to the repository follows from the one address in pyproject.toml
 - execution:   kernels build with frames and one thread; the cache knows the package (iclbook_execute)
-- pages:       scorecard and reference made at build time (iclbook_pages)
+- pages:       scorecard, reference and speed made at build time (iclbook_pages, iclbook_speed)
 - finishing:   noscript figures, last change, the 404 page, a zip of the executed notebooks (iclbook_finish)
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import iclbook_execute
 import iclbook_finish
 import iclbook_pages
+import iclbook_speed
 
 
 def setup(app):
@@ -21,7 +22,7 @@ def setup(app):
     _drop_thebe(app)
     app.connect("config-inited", use_repository, priority=100)
     app.connect("config-inited", leave_environments_out, priority=100)
-    for part in (iclbook_execute, iclbook_pages, iclbook_finish):
+    for part in (iclbook_execute, iclbook_pages, iclbook_speed, iclbook_finish):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
 
