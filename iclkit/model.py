@@ -14,6 +14,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -75,9 +76,7 @@ class TransformerConfig:
             if (value := getattr(self, name)) not in list(known):
                 raise ValueError(f"{name} must be one of {', '.join(map(str, known))}; got {value!r}")
         if self.positions == "rotary" and self.d_head % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of dimensions: d_head must be even; got {self.d_head}"
-            )
+            raise ValueError(f"rotary positions turn pairs: d_head must be even; got {self.d_head}")
         if self.tied and (self.embedded or self.d_vocab_out != self.d_vocab):
             raise ValueError("a tied unembedding needs token inputs and d_vocab_out equal to d_vocab")
         if not (isinstance(self.init_scale, (int, float)) and 0 < self.init_scale < math.inf):
@@ -235,26 +234,28 @@ class Transformer(nn.Module):
 
     def embed(self, inputs) -> Float[Tensor, "batch seq d_model"]:
         """Rows of W_E for tokens; the vectors themselves for an `embedded` model."""
+        self.check(inputs)
+        if self.config.embedded:
+            return inputs
+        try:
+            return F.embedding(inputs, self.W_E)
+        except IndexError:
+            vocab, got = self.config.d_vocab, f"{int(inputs.min())} … {int(inputs.max())}"
+            raise ValueError(f"tokens must lie in 0 … {vocab - 1} (d_vocab={vocab}); got {got}") from None
+
+    def check(self, inputs) -> None:
+        """`ValueError` for inputs of a shape or type that this model does not take."""
         c, tensor = self.config, isinstance(inputs, Tensor)
-        wanted = f"float [batch seq {c.d_model}]" if c.embedded else "int [batch seq]"
         kinds = (self.W_U.dtype,) if c.embedded else (torch.int64, torch.int32)
         fits = tensor and inputs.ndim == 2 + c.embedded and inputs.dtype in kinds
         if not fits or (c.embedded and inputs.shape[2] != c.d_model):
+            wanted = f"float [batch seq {c.d_model}]" if c.embedded else "int [batch seq]"
             got = f"{inputs.dtype} of shape {tuple(inputs.shape)}" if tensor else type(inputs).__name__
             raise ValueError(f"this model takes {wanted}, a tensor of {kinds[0]}; got {got}")
         if inputs.shape[1] > c.n_ctx:
             raise ValueError(
                 f"a sequence of {inputs.shape[1]} is longer than n_ctx={c.n_ctx}; cut it or enlarge n_ctx"
             )
-        if c.embedded:
-            return inputs
-        try:
-            return F.embedding(inputs, self.W_E)
-        except IndexError:
-            low, high = int(inputs.min()), int(inputs.max())
-            raise ValueError(
-                f"tokens must lie in 0 … {c.d_vocab - 1} (d_vocab={c.d_vocab}); got {low} … {high}"
-            ) from None
 
     def run_with_hooks(self, inputs: Tensor, fwd_hooks: Iterable[tuple[Name, HookFn]] = ()) -> Tensor:
         """Logits, with `fn(tensor, hook) → tensor | None` called at each named point, for this call alone."""
@@ -280,8 +281,7 @@ class Transformer(nn.Module):
 
     def hooked(self, fwd_hooks: Iterable[tuple[Name, HookFn]]) -> Callable[[Tensor], Tensor]:
         """A function with the model's signature that applies these hooks at every call."""
-        taps = Taps(self.hook_names, fwd_hooks)
-        return lambda inputs: self(inputs, taps)
+        return partial(self, taps=Taps(self.hook_names, fwd_hooks))
 
     def to_transformer_lens(self):
         """A TransformerLens `HookedTransformer` with the same logits (needs `transformer-lens` 3.x)."""

@@ -47,8 +47,9 @@ def checksum(tensors: dict[str, Tensor], about: dict[str, str]) -> str:
 class RunFolder:
     """Saves a run every `every` seconds and finds it again, if it is the same run."""
 
-    def __init__(self, folder: str | Path, description: str, every: float = 60.0):
-        self.path, self.description, self.every = Path(folder) / "run.safetensors", description, every
+    def __init__(self, folder: str | Path, descriptions: list[str], every: float = 60.0):
+        self.path, self.every = Path(folder) / "run.safetensors", every
+        self.description = json.dumps(descriptions) if len(descriptions) > 1 else descriptions[0]
         self.last = time.monotonic()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,19 +59,20 @@ class RunFolder:
     def due(self) -> bool:
         return time.monotonic() - self.last > self.every
 
-    def save(self, run, optimiser, losses: Tensor, step: int) -> None:
+    def save(self, runs: list, stepper, losses: Tensor, step: int) -> None:
+        stepper.publish()
         tensors = {"losses": losses}
-        tensors |= {f"model/{name}": weight for name, weight in run.model.state_dict().items()}
-        for at, state in run.checkpoints.items():
-            tensors |= {f"checkpoint/{at}/{name}": weight for name, weight in state.items()}
-        for index, moments in optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser/{index}/{name}": value for name, value in moments.items()}
-        about = {"run": self.description, "step": str(step), "history": encoded(run.history)}
-        write_whole(tensors, self.path, about)
+        for index, run in enumerate(runs):
+            tensors |= {f"model/{index}/{name}": weight for name, weight in run.model.state_dict().items()}
+            for at, state in run.checkpoints.items():
+                tensors |= {f"checkpoint/{index}/{at}/{name}": weight for name, weight in state.items()}
+        tensors |= {f"optimiser/{name}": value for name, value in stepper.state().items()}
+        history = json.dumps([json.loads(encoded(run.history)) for run in runs])
+        write_whole(tensors, self.path, {"run": self.description, "step": str(step), "history": history})
         self.last = time.monotonic()
 
-    def resume(self, run, optimiser, losses: Tensor) -> int:
-        """Put a saved run back in place and return its number of updates; 0 when there is none."""
+    def resume(self, runs: list, stepper, losses: Tensor) -> int:
+        """Put saved runs back in place and return their number of updates; 0 when there are none."""
         if not self.path.exists():
             return 0
         tensors, about = read_whole(self.path)
@@ -78,20 +80,17 @@ class RunFolder:
             raise ValueError(f"{self.path} holds no run of this package, or a damaged one; move it away")
         if about["run"] != self.description:
             raise ValueError(
-                f"{self.path} holds another run (model, task, training or measures differ); "
-                "choose another folder, or move that file away"
+                f"{self.path} holds another run (model, task, training or measures differ), or one that another "
+                "version of this package saved; choose another folder, or move that file away"
             )
         losses.copy_(tensors["losses"])
-        run.model.load_state_dict(under(tensors, "model"))
-        run.history.update(json.loads(about["history"]))
-        for name, weight in under(tensors, "checkpoint").items():
-            at, _, name = name.partition("/")
-            run.checkpoints.setdefault(int(at), {})[name] = weight
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in under(tensors, "optimiser").items():
-            index, _, name = name.partition("/")
-            moments.setdefault(int(index), {})[name] = value
-        optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+        for index, (run, history) in enumerate(zip(runs, json.loads(about["history"]))):
+            run.model.load_state_dict(under(tensors, f"model/{index}"))
+            run.history.update(history)
+            for name, weight in under(tensors, f"checkpoint/{index}").items():
+                at, _, name = name.partition("/")
+                run.checkpoints.setdefault(int(at), {})[name] = weight
+        stepper.load(under(tensors, "optimiser"))
         return int(about["step"])
 
 

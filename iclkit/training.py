@@ -6,19 +6,20 @@ AdamW (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101) on batches th
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from iclkit.environment import progress_bar, quick_steps
-from iclkit.hooks import HookFn, Name, Taps
+from iclkit.hooks import HookFn, Name
 from iclkit.model import Transformer
 from iclkit.saving import RunFolder, encoded
+from iclkit.stepping import build_stepper, cross_entropy
 from iclkit.tasks import Batch, Task
 from iclkit.tasks.base import check_whole
 
@@ -87,23 +88,6 @@ class Run:
         return model.to(next(self.model.parameters()).device).eval()
 
 
-def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
-    """Mean −log p(target) in nats over the positions that count."""
-    try:
-        losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
-    except IndexError:
-        low, high, vocab = int(batch.targets.min()), int(batch.targets.max()), logits.shape[-1]
-        raise ValueError(
-            f"targets must lie in 0 … {vocab - 1}; got {low} … {high}; "
-            "set d_vocab_out to what the task predicts"
-        ) from None
-    if batch.mask is None:
-        return losses.mean()
-    if batch.mask.dtype != torch.bool:
-        raise ValueError(f"a batch's mask must be bool, True where a target counts; got {batch.mask.dtype}")
-    return losses[batch.mask.flatten()].mean()
-
-
 def train(
     model: Transformer,
     task: Task,
@@ -114,6 +98,8 @@ def train(
     checkpoint_at: Iterable[int] = (),
     fwd_hooks: Iterable[tuple[Name, HookFn]] = (),
     loss: Callable[[Tensor, Batch], Tensor] = cross_entropy,
+    precision: str = "float32",
+    compile: bool = False,
     folder: str | Path | None = None,
     device: str | torch.device | None = None,
     progress: bool | None = None,
@@ -123,54 +109,104 @@ def train(
     `measures` are functions of the model, called after the numbers of updates in `measure_at` (by default 50
     evenly spaced ones); `fwd_hooks` act during training too. With `folder`, the run is saved there every
     minute and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request;
-    measures see the model on the device it came from, and there it returns.
+    measures see the model on the device it came from, and there it returns. `precision="bfloat16"` computes
+    products in bfloat16 where the device can; `compile` pays 10–30 s first for faster updates.
     Raises `ValueError` for a task that does not fit the model, `FloatingPointError` when the loss diverges.
     """
-    config = config or TrainConfig()
-    steps, measures = quick_steps(config.steps), dict(measures or {})
-    check_fit(model, task)
-    measure_at = None if measure_at is None else check_updates("measure_at", measure_at)
-    checkpoint_at = check_updates("checkpoint_at", checkpoint_at)
-    home = next(model.parameters()).device
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    model.to(device)
-    optimiser = build_optimiser(model, config)
-    measure_at = even_steps(steps, 50) if measure_at is None else {s for s in measure_at if s <= steps}
-    checkpoint_at = {s for s in checkpoint_at if s <= steps}
-    run = Run(model, config, np.zeros(0), np.array(sorted(measure_at), int), {name: [] for name in measures})
-    losses, taps = torch.zeros(steps, device=device), Taps(model.hook_names, fwd_hooks)
-    store = RunFolder(folder, describe(model, task, config, measures, run.steps)) if folder else None
-    done = store.resume(run, optimiser, losses) if store else 0
-    if done == 0:
-        observe(run, measures, measure_at, checkpoint_at, 0, home)
-        if store:
-            encoded(run.history)
-    for step in progress_bar(range(done, steps), progress, initial=done, total=steps):
-        value = update(model, taps, optimiser, loss, task.batch(config.seed, step).to(device), config, step)
-        losses[step] = value
-        observe(run, measures, measure_at, checkpoint_at, step + 1, home)
-        if store and (step + 1 == steps or store.due()):
-            store.save(run, optimiser, losses, step + 1)
-    run.losses = losses.cpu().numpy()
-    check_finite(run.losses[-1], config, steps - 1)
-    run.history = {name: np.array(values) for name, values in run.history.items()}
-    model.to(home).eval()
+    (run,) = fit(
+        [model],
+        [task],
+        [config or TrainConfig()],
+        measures=measures,
+        measure_at=measure_at,
+        checkpoint_at=checkpoint_at,
+        folder=folder,
+        device=device,
+        progress=progress,
+        fwd_hooks=fwd_hooks,
+        loss=loss,
+        precision=precision,
+        compile=compile,
+    )
     return run
 
 
-def update(model, taps, optimiser, loss, batch: Batch, config: TrainConfig, step: int) -> Tensor:
-    """One step down the gradient; the loss before it."""
-    for group in optimiser.param_groups:
-        group["lr"] = config.lr_at(step)
-    value = loss(model(batch.inputs, taps), batch)
-    optimiser.zero_grad(set_to_none=True)
-    value.backward()
-    if config.clip is not None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-    optimiser.step()
-    if step % 100 == 0:
-        check_finite(value.detach(), config, step)
-    return value.detach()
+def fit(
+    models: Sequence[Transformer],
+    tasks: Sequence[Task],
+    configs: Sequence[TrainConfig],
+    *,
+    measures=None,
+    measure_at=None,
+    checkpoint_at=(),
+    folder=None,
+    device=None,
+    progress=None,
+    **how,
+) -> list[Run]:
+    """Train models in one stack, a task and a config each; `how` goes to `build_stepper`. See `train`."""
+    steps, measures = quick_steps(configs[0].steps), dict(measures or {})
+    for model, task in zip(models, tasks):
+        check_fit(model, task)
+    measure_at = None if measure_at is None else check_updates("measure_at", measure_at)
+    measure_at = even_steps(steps, 50) if measure_at is None else {s for s in measure_at if s <= steps}
+    checkpoint_at = {s for s in check_updates("checkpoint_at", checkpoint_at) if s <= steps}
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    stepper = build_stepper(models, configs, device, **how)
+    at = np.array(sorted(measure_at), int)
+    runs = [
+        Run(model, config, np.zeros(0), at, {name: [] for name in measures})
+        for model, config in zip(models, configs)
+    ]
+    losses = torch.zeros(len(models), steps, device=device)
+    store = (
+        RunFolder(folder, [describe(run, task, measures) for run, task in zip(runs, tasks)])
+        if folder
+        else None
+    )
+    try:
+        done = store.resume(runs, stepper, losses) if store else 0
+        if done == 0:
+            observe(runs, stepper, measures, measure_at, checkpoint_at, 0)
+            if store:
+                encoded(runs[0].history)
+        for step in progress_bar(range(done, steps), progress, initial=done, total=steps):
+            batches = [batch_on(device, task, c.seed, step) for task, c in zip(tasks, configs)]
+            losses[:, step] = stepper.step(batches, step)
+            if step % 100 == 0 and device.type == "cpu" and len(runs) == 1:
+                check_finite(losses[0, step], configs[0], step)
+            observe(runs, stepper, measures, measure_at, checkpoint_at, step + 1)
+            if store and (step + 1 == steps or store.due()):
+                store.save(runs, stepper, losses, step + 1)
+    finally:
+        stepper.close()
+    for run, row in zip(runs, losses.cpu().numpy()):
+        run.losses = row
+        run.history = {name: np.array(values) for name, values in run.history.items()}
+        run.model.eval()
+    report_diverged(runs, steps)
+    return runs
+
+
+def batch_on(device: torch.device, task: Task, seed: int, step: int) -> Batch:
+    """A task's batch, made on the device where the model trains (random streams differ between devices)."""
+    if device.type != "cuda":
+        return task.batch(seed, step).to(device)
+    with device:
+        return task.batch(seed, step).to(device)
+
+
+def report_diverged(runs: Sequence[Run], steps: int) -> None:
+    """`FloatingPointError` for one run that ends in NaN; among several, a warning that names them."""
+    if len(runs) == 1:
+        return check_finite(runs[0].losses[-1], runs[0].config, steps - 1)
+    lost = [index for index, run in enumerate(runs) if not np.isfinite(run.losses[-1])]
+    if lost:
+        warnings.warn(
+            f"models {lost} of {len(runs)} diverged: their last loss is not finite. The others are unharmed; "
+            "lower the lr of those, or set clip",
+            stacklevel=4,
+        )
 
 
 def check_finite(loss: Tensor | np.floating, config: TrainConfig, step: int) -> None:
@@ -196,36 +232,27 @@ def check_updates(name: str, steps: Iterable[int]) -> set[int]:
 
 
 @torch.no_grad()
-def observe(run: Run, measures, measure_at: set[int], checkpoint_at: set[int], step: int, home) -> None:
-    """Take the measures and the checkpoint that are due after `step` updates, the model back at `home`."""
+def observe(runs: Sequence[Run], stepper, measures, measure_at: set, checkpoint_at: set, step: int) -> None:
+    """Take the measures and the checkpoints that are due after `step` updates."""
     if step not in measure_at | checkpoint_at:
         return
-    device = next(run.model.parameters()).device
-    run.model.to(home)
-    if step in measure_at:
-        for name, measure in measures.items():
+    stepper.publish()
+    for run in runs:
+        for name, measure in measures.items() if step in measure_at else ():
             value = measure(run.model)
             run.history[name].append(
                 value.tolist() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
             )
-    if step in checkpoint_at:
-        state = run.model.state_dict().items()
-        run.checkpoints[step] = {name: weight.detach().cpu().clone() for name, weight in state}
-    run.model.to(device)
+        if step in checkpoint_at:
+            run.checkpoints[step] = copies(run.model)
 
 
-def build_optimiser(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW; matrices decay, vectors do not."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
-    if not trained:
-        raise ValueError("this model has no weight to train; set requires_grad_(True) on some")
-    groups = [
-        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    fused = trained[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
+def copies(model: Transformer) -> dict[str, Tensor]:
+    """Every weight, copied to the CPU."""
+    state = model.state_dict().items()
+    return {
+        name: weight.detach().cpu().clone(memory_format=torch.contiguous_format) for name, weight in state
+    }
 
 
 def even_steps(steps: int, count: int) -> set[int]:
@@ -254,16 +281,17 @@ def check_fit(model: Transformer, task: Task) -> None:
         )
 
 
-def describe(model: Transformer, task: Task, config: TrainConfig, measures, steps: np.ndarray) -> str:
+def describe(run: Run, task: Task, measures) -> str:
     """What makes a run this run and no other, as JSON."""
     return json.dumps(
         {
-            "model": asdict(model.config),
-            "first weights": round(float(sum(w.abs().sum() for w in model.state_dict().values())), 2),
+            "format": 2,
+            "model": asdict(run.model.config),
+            "first weights": round(float(sum(w.abs().sum() for w in run.model.state_dict().values())), 2),
             "task": repr(task),
-            "training": asdict(config),
+            "training": asdict(run.config),
             "measures": list(measures),
-            "measured at": steps.tolist(),
+            "measured at": run.steps.tolist(),
         },
         sort_keys=True,
     )

@@ -34,9 +34,10 @@ def check_whole(name: str, value) -> None:
 def generator(*numbers: int) -> torch.Generator:
     """A random stream that is a pure function of its whole numbers, none negative: `generator(seed, step)`.
 
-    Neighbouring numbers give unrelated streams (NumPy's `SeedSequence` mixes them).
+    Neighbouring numbers give unrelated streams (NumPy's `SeedSequence` mixes them). The stream lives on
+    PyTorch's default device, as the tensors drawn from it do; CPU and GPU draw different numbers.
     """
     if any(number < 0 for number in numbers):
         raise ValueError(f"a random stream is named by whole numbers of at least 0; got {numbers}")
     low, high = np.random.SeedSequence(numbers).generate_state(2)
-    return torch.Generator().manual_seed(int(high) << 32 | int(low))
+    return torch.Generator(torch.get_default_device()).manual_seed(int(high) << 32 | int(low))

@@ -1,0 +1,56 @@
+"""AdamW for M models in one buffer, each with its own learning rate, decay and clipping."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class AdamW:
+    """m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   w ← w (1 − η λ) − η m̂ / (√v̂ + 1e-8), a row a model.
+
+    Only the first `decaying` numbers of a row decay. Source: Loshchilov & Hutter 2019
+    (https://arxiv.org/abs/1711.05101); `torch.optim.AdamW`'s numbers.
+    """
+
+    def __init__(self, rows: Float[Tensor, "model size"], decaying: int, configs: list):
+        self.rows, self.decaying, self.configs, self.steps = rows, decaying, configs, 0
+        self.m, self.v, self.work = (torch.zeros_like(rows) for _ in range(3))
+        column = lambda values: torch.tensor(values, dtype=torch.float64, device=rows.device)[:, None]  # noqa: E731
+        self.beta1, self.beta2 = (column([c.betas[i] for c in configs]) for i in (0, 1))
+        self.decay = column([float(c.weight_decay) for c in configs])
+        self.clip = column([float("inf") if c.clip is None else float(c.clip) for c in configs])
+        self.clips = any(c.clip is not None for c in configs)
+        self.rates = torch.tensor(
+            [[c.lr_at(step) for c in configs] for step in range(configs[0].steps)],
+            dtype=torch.float64,
+            device=rows.device,
+        )
+
+    def step(self, grads: Float[Tensor, "model size"], step: int) -> None:
+        """Update number `step` of every row, at that step's learning rates; clips `grads` in place."""
+        if self.clips:
+            norm = torch.linalg.vector_norm(grads, dim=1, keepdim=True)
+            grads.mul_((self.clip / (norm + 1e-6)).clamp_(max=1.0).to(grads.dtype))
+        self.steps += 1
+        (self.update_one if len(self.configs) == 1 and not grads.is_cuda else self.update)(grads, step)
+
+    def update(self, grads: Tensor, step: int) -> None:
+        cast = lambda column: column.to(grads.dtype)  # noqa: E731
+        lr = self.rates[step][:, None]
+        self.m.mul_(cast(self.beta1)).addcmul_(grads, cast(1 - self.beta1))
+        torch.mul(grads, grads, out=self.work)
+        self.v.mul_(cast(self.beta2)).addcmul_(self.work, cast(1 - self.beta2))
+        torch.div(self.v, cast(1 - self.beta2**self.steps), out=self.work).sqrt_().add_(1e-8)
+        torch.div(self.m, self.work, out=self.work)
+        self.rows[:, : self.decaying].mul_(cast(1 - lr * self.decay))
+        self.rows.addcmul_(self.work, cast(-lr / (1 - self.beta1**self.steps)))
+
+    def update_one(self, grads: Tensor, step: int) -> None:
+        """The same for one model, its numbers being plain numbers: fewer passes."""
+        (config,) = self.configs
+        lr, (beta1, beta2) = config.lr_at(step), config.betas
+        self.m.lerp_(grads, 1 - beta1)
+        self.v.mul_(beta2).addcmul_(grads, grads, value=1 - beta2)
+        torch.div(self.v, 1 - beta2**self.steps, out=self.work).sqrt_().add_(1e-8)
+        self.rows[:, : self.decaying].mul_(1 - lr * config.weight_decay)
+        self.rows.addcdiv_(self.m, self.work, value=-lr / (1 - beta1**self.steps))

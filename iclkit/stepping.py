@@ -1,0 +1,213 @@
+"""How one update is computed: by hand where the derivative is written out, by autograd everywhere else.
+
+Both give the same numbers to rounding; `train` chooses, and a reader need not know. By hand covers plain
+models (positions absolute, shortformer or none) that nobody hooks into; see `iclkit.fast`.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from iclkit.fast.step import Step
+from iclkit.hooks import HookFn, Name, Taps
+from iclkit.model import Transformer
+from iclkit.tasks import Batch
+
+PRECISIONS = ("float32", "bfloat16")
+BY_HAND = ("absolute", "shortformer", "none")
+
+
+def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean −log p(target) in nats over the positions that count."""
+    try:
+        losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+    except IndexError:
+        low, high, vocab = int(batch.targets.min()), int(batch.targets.max()), logits.shape[-1]
+        raise ValueError(
+            f"targets must lie in 0 … {vocab - 1}; got {low} … {high}; "
+            "set d_vocab_out to what the task predicts"
+        ) from None
+    if batch.mask is None:
+        return losses.mean()
+    if batch.mask.dtype != torch.bool:
+        raise ValueError(f"a batch's mask must be bool, True where a target counts; got {batch.mask.dtype}")
+    return losses[batch.mask.flatten()].mean()
+
+
+class ByHand:
+    """M models of one shape, their derivative written out (`iclkit.fast`)."""
+
+    def __init__(
+        self, models: Sequence[Transformer], configs: Sequence, device: torch.device, loss: Callable
+    ):
+        self.models = list(models)
+        self.here = device == next(models[0].parameters()).device
+        working = self.models if self.here else [copy.deepcopy(model).to(device) for model in models]
+        self.inner = Step(working, list(configs), None if loss is cross_entropy else loss)
+
+    def step(self, batches: Sequence[Batch], step: int) -> Float[Tensor, " model"]:
+        """Losses before update number `step`, which this call makes."""
+        for model, batch in zip(self.inner.models, batches):
+            model.check(batch.inputs)
+        try:
+            return self.inner(list(batches), step)
+        except (IndexError, RuntimeError):
+            for model, batch in zip(self.inner.models, batches):
+                cross_entropy(model(batch.inputs), batch)
+            raise
+
+    def publish(self) -> None:
+        """Bring the weights to the models that the caller holds."""
+        if not self.here:
+            for model, working in zip(self.models, self.inner.models):
+                model.load_state_dict(working.state_dict())
+
+    def close(self) -> None:
+        """Leave the models with their trained weights, in memory of their own."""
+        self.inner.release()
+        self.publish()
+
+    def state(self) -> dict[str, Tensor]:
+        """The optimiser's memory, by model, moment and weight."""
+        return self.inner.optimiser_state()
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take back what `state` gave, the models' own weights having been loaded by the caller."""
+        if not self.here:
+            for model, working in zip(self.models, self.inner.models):
+                working.load_state_dict(model.state_dict())
+        self.inner.load_optimiser_state(state)
+
+
+class ByAutograd:
+    """One model of any kind, with hooks, in float32 or bfloat16, compiled or not."""
+
+    def __init__(
+        self, model: Transformer, config, device, loss, fwd_hooks=(), precision="float32", compile=False
+    ):
+        self.models, self.config, self.loss, self.precision = [model], config, loss, precision
+        self.here = device == next(model.parameters()).device
+        self.working = model if self.here else copy.deepcopy(model).to(device)
+        hooks = list(fwd_hooks)
+        if precision == "bfloat16":
+            hooks.append((is_pattern, look))
+        taps = Taps(model.hook_names, hooks)
+        self.forward = lambda inputs: self.working(inputs, taps)
+        if compile:
+            mode = "reduce-overhead" if device.type == "cuda" else "default"
+            self.forward = torch.compile(self.forward, mode=mode, dynamic=False)
+        self.optimiser = build_optimiser(self.working, config)
+
+    def step(self, batches: Sequence[Batch], step: int) -> Float[Tensor, " model"]:
+        (batch,) = batches
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.config.lr_at(step)
+        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
+            logits = self.forward(batch.inputs)
+        value = self.loss(logits.float() if self.precision == "bfloat16" else logits, batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        value.backward()
+        if self.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.working.parameters(), self.config.clip)
+        self.optimiser.step()
+        return value.detach()[None]
+
+    def publish(self) -> None:
+        if not self.here:
+            self.models[0].load_state_dict(self.working.state_dict())
+
+    close = publish
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            f"0/{moment}/{name}": value
+            for name, weight in self.working.named_parameters()
+            for moment, value in self.optimiser.state.get(weight, {}).items()
+        }
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        if not self.here:
+            self.working.load_state_dict(self.models[0].state_dict())
+        weights = dict(self.working.named_parameters())
+        for key, value in state.items():
+            _, moment, name = key.split("/", 2)
+            where = "cpu" if moment == "step" else weights[name].device
+            self.optimiser.state[weights[name]][moment] = value.to(where).clone()
+
+
+def is_pattern(name: str) -> bool:
+    return name.endswith("hook_pattern")
+
+
+def look(tensor: Tensor, hook) -> None:
+    """Nothing; a pattern that somebody looks at is computed by an explicit softmax, bfloat16's faster way."""
+
+
+def build_stepper(
+    models: Sequence[Transformer],
+    configs: Sequence,
+    device: torch.device | str | None = None,
+    fwd_hooks: Iterable[tuple[Name, HookFn]] = (),
+    loss: Callable[[Tensor, Batch], Tensor] = cross_entropy,
+    precision: str = "float32",
+    compile: bool = False,
+) -> ByHand | ByAutograd:
+    """What makes the updates of these models: by hand when every one is plain, else by autograd (one model).
+
+    `precision="bfloat16"` computes products in bfloat16 and keeps weights, moments and loss in float32;
+    `compile` pays 10–30 s at the first step for a faster rest. Both go through autograd.
+    Raises `ValueError` for an unknown precision, or bfloat16 on a processor that has no such arithmetic.
+    """
+    device, fwd_hooks = torch.device(device or next(models[0].parameters()).device), list(fwd_hooks)
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}; got {precision!r}")
+    if precision == "bfloat16" and not has_bfloat16(device):
+        raise ValueError(
+            f"this {device.type} device has no bfloat16 arithmetic of its own: the run would be slower, not "
+            'faster; use precision="float32"'
+        )
+    special = fwd_hooks or compile or precision != "float32" or device.type not in ("cpu", "cuda")
+    if not special and all(is_plain(model) for model in models):
+        return ByHand(models, configs, device, loss)
+    if len(models) > 1:
+        raise ValueError(
+            "models train in one stack only without hooks, frozen weights or smeared keys, in float32, not "
+            f'compiled, with positions {", ".join(BY_HAND)}; train these with how="processes" or "loop"'
+        )
+    return ByAutograd(models[0], configs[0], device, loss, fwd_hooks, precision, compile)
+
+
+def is_plain(model: Transformer) -> bool:
+    """Whether the written-out derivative is this model's: no variant it lacks, nothing frozen or hooked."""
+    c, weights = model.config, list(model.parameters())
+    hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
+    hooked |= any(w._backward_hooks or w._post_accumulate_grad_hooks for w in weights)
+    whole = all(w.requires_grad and w.dtype == weights[0].dtype for w in weights)
+    return (
+        type(model) is Transformer and c.positions in BY_HAND and not c.smeared_keys and whole and not hooked
+    )
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether products in bfloat16 run on this device's own arithmetic."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+
+
+def build_optimiser(model: Transformer, config) -> torch.optim.Optimizer:
+    """AdamW; matrices decay, vectors do not."""
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    if not trained:
+        raise ValueError("this model has no weight to train; set requires_grad_(True) on some")
+    groups = [
+        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    fused = trained[0].device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
