@@ -7,8 +7,10 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from benchmarks.shapes import SHAPES
 from iclkit.records.making import cache_folder
 
 PARTS = ("steps", "many", "scaling", "shares")
+ROUNDS = {"scaling": 3}
 MANY_SHAPES = ("repeats", "markov", "few-shot")
 LIBRARIES = "torch numpy transformers x-transformers transformer-lens jax jaxlib equinox optax".split()
 FEATURES = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "sve")
@@ -32,21 +35,15 @@ FEATURES = ("avx2", "avx512_f", "avx512_bf16", "amx_bf16", "neon", "sve")
 def main(arguments: list[str] | None = None) -> int:
     """Measure what is asked and not measured yet; print it; write the file of results."""
     options = parsed(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     plan = Plan(options.rounds, options.seconds, options.threads)
     torch.set_num_threads(plan.threads)
-    about, groups = describe(plan), groups_of(options)
+    about = describe(plan)
     path = cache_folder() / "benchmarks" / f"{fingerprint(about)}.json"
     if options.anew:
         path.unlink(missing_ok=True)
     store = Store(path, about, labels())
-    blocks = sum(len(group) for group in groups) * plan.rounds
-    print(f"{blocks} blocks of {plan.seconds:g} s, {plan.threads} threads; load now {os.getloadavg()[0]:.1f}")
-    with tqdm(total=blocks, unit="block", mininterval=1) as bar:
-        for cells in groups:
-            bar.set_postfix_str(f"{cells[0].part} {cells[0].shape}")
-            before = bar.n
-            Group(cells, store, plan).measure(lambda key: bar.update())
-            bar.update(before + len(cells) * plan.rounds - bar.n)
+    measure(groups_of(options), store, plan)
     if "shares" in options.parts:
         take_shares(options.shapes, store, plan)
     print(page.as_text(store))
@@ -55,6 +52,19 @@ def main(arguments: list[str] | None = None) -> int:
         store.save(target)
         print(f"written to {target}")
     return 0
+
+
+def measure(groups: list[list[Cell]], store: Store, plan: Plan) -> None:
+    """Group after group, behind a bar that counts blocks."""
+    plans = [replace(plan, rounds=min(plan.rounds, ROUNDS.get(cells[0].part, 10**6))) for cells in groups]
+    blocks = sum(len(cells) * one.rounds for cells, one in zip(groups, plans))
+    print(f"{blocks} blocks of {plan.seconds:g} s, {plan.threads} threads; load now {os.getloadavg()[0]:.1f}")
+    with tqdm(total=blocks, unit="block", mininterval=1) as bar:
+        for cells, one in zip(groups, plans):
+            bar.set_postfix_str(f"{cells[0].part} {cells[0].shape.partition('=')[0]}")
+            before = bar.n
+            Group(cells, store, one).measure(lambda key: bar.update())
+            bar.update(before + len(cells) * one.rounds - bar.n)
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

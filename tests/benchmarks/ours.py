@@ -2,34 +2,35 @@
 
 import itertools
 
+from torch import Tensor
+
 from benchmarks.many import Loop
 from benchmarks.shapes import TRAINING, Shape
-from iclkit.hooks import NO_TAPS
 from iclkit.model import Transformer
-from iclkit.training import build_optimiser, cross_entropy, update
+from iclkit.stepping import build_stepper
 
 
 class Ours:
-    """One model, one step at a time, as `iclkit.training.train` makes them."""
+    """The steps of `iclkit.training`, of one model or of several in one stack."""
 
     stride = 1
 
-    def __init__(self, shape: Shape, batches, seed: int = 0):
-        self.model, self.batches = Transformer(shape.model, seed), itertools.cycle(batches)
-        self.optimiser, self.done = build_optimiser(self.model, TRAINING), 0
-        self.parameters = sum(weight.numel() for weight in self.model.parameters())
+    def __init__(self, shape: Shape, batches_of_each: list[list], **options):
+        models = [Transformer(shape.model, seed) for seed in range(len(batches_of_each))]
+        self.stepper = build_stepper(models, [TRAINING] * len(models), **options)
+        self.batches, self.done = itertools.cycle(zip(*batches_of_each)), 0
+        self.parameters = sum(weight.numel() for model in models for weight in model.parameters())
 
-    def advance(self):
-        loss = update(
-            self.model, NO_TAPS, self.optimiser, cross_entropy, next(self.batches), TRAINING, self.done
-        )
+    def advance(self) -> Tensor:
+        """One step of every model; their mean loss before it."""
+        losses = self.stepper.step(next(self.batches), self.done)
         self.done += 1
-        return loss
+        return losses.mean()
 
 
-def one(shape: Shape, batches, seed: int = 0):
-    return Ours(shape, batches, seed)
+def one(shape: Shape, batches: list, **options) -> Ours:
+    return Ours(shape, [batches], **options)
 
 
-def many(shape: Shape, batches_of_each):
-    return Loop([Ours(shape, batches, seed) for seed, batches in enumerate(batches_of_each)])
+def loop(shape: Shape, batches_of_each: list[list]) -> Loop:
+    return Loop([Ours(shape, [batches]) for batches in batches_of_each])

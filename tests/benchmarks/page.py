@@ -47,11 +47,12 @@ def ratios(results: Results) -> list[str]:
     shapes, variants = results.keys("steps")
     rows = []
     for mine in [variant for variant in variants if variant.startswith("ours")]:
+        limit = LIMITS["bfloat16" in mine]
         for name, among in (
             ("the fastest eager PyTorch peer", EAGER),
             ("TransformerLens", ("transformer-lens",)),
             ("the fastest in JAX", JAX),
-            *((results.label(limit), (limit,)) for limit in LIMITS),
+            (results.label(limit), (limit,)),
         ):
             row = [f"{results.label(mine)} ÷ {name}"]
             for shape in shapes:

@@ -26,6 +26,8 @@ class Variant:
 
 ONE = {
     "ours": Variant("iclkit", "ours:one"),
+    "ours-bfloat16": Variant("iclkit, bfloat16", "ours:one", {"precision": "bfloat16"}),
+    "ours-compiled": Variant("iclkit, compiled", "ours:one", {"compile": True}, only=("markov", "few-shot")),
     "plain": Variant("plain PyTorch", "plain:build"),
     "plain-kept": Variant("plain PyTorch, memory kept", "plain:build", environment=KEPT),
     "plain-compiled": Variant("plain PyTorch, compiled", "plain:build", {"compiled": True}),
@@ -41,16 +43,18 @@ ONE = {
     "batches": Variant("making the batches (not a step)", "limit:Batches"),
 }
 MANY = {
-    "ours": Variant("iclkit", "ours:many"),
+    "stack": Variant("iclkit, one stack", "ours:Ours"),
+    "stack-processes": Variant("iclkit, 2 processes of one thread", "ours:Ours", crew=2),
+    "ours-loop": Variant("loop over iclkit", "ours:loop"),
     "loop": Variant("loop over plain PyTorch", "many:loop"),
     "processes": Variant("loop, 2 processes of one thread", "many:loop", crew=2),
     "vmap": Variant("torch.func.vmap of plain PyTorch", "many:Vmapped"),
     "jax-vmap": Variant("plain JAX, jit of vmap", "jaxed:vmapped"),
 }
 AXES = {
-    "sequence": ((32, 64, 128, 256, 512, 1024), ("ours", "plain")),
+    "sequence": ((64, 128, 256, 512, 1024), ("ours", "plain")),
     "width": ((32, 64, 128, 256), ("ours", "plain")),
-    "models": ((1, 2, 4, 8, 16), ("ours", "loop")),
+    "models": ((1, 2, 4, 8, 16), ("stack", "loop")),
     "chains": ((1, 16, 256, 4096), ("batches",)),
 }
 

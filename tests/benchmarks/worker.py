@@ -29,6 +29,7 @@ def serve(spec: dict) -> None:
             answer(**ORDERS[order.pop("do")](trainer, **order))
     except Exception as error:
         answer(error=clean(error))
+    os._exit(0)
 
 
 def built(spec: dict):
