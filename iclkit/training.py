@@ -6,7 +6,6 @@ AdamW (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101) on batches th
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -128,6 +127,7 @@ def train(
         precision=precision,
         compile=compile,
     )
+    check_finite(run.losses[-1], run.config, len(run.losses) - 1)
     return run
 
 
@@ -142,9 +142,13 @@ def fit(
     folder=None,
     device=None,
     progress=None,
+    strict=True,
     **how,
 ) -> list[Run]:
-    """Train models in one stack, a task and a config each; `how` goes to `build_stepper`. See `train`."""
+    """Train models in one stack, a task and a config each: `train` for one, `train_many` for more.
+
+    `strict` stops soon after a loss has diverged; `how` goes to `build_stepper`.
+    """
     steps, measures = quick_steps(configs[0].steps), dict(measures or {})
     for model, task in zip(models, tasks):
         check_fit(model, task)
@@ -173,7 +177,7 @@ def fit(
         for step in progress_bar(range(done, steps), progress, initial=done, total=steps):
             batches = [batch_on(device, task, c.seed, step) for task, c in zip(tasks, configs)]
             losses[:, step] = stepper.step(batches, step)
-            if step % 100 == 0 and device.type == "cpu" and len(runs) == 1:
+            if strict and step % 100 == 0 and device.type == "cpu":
                 check_finite(losses[0, step], configs[0], step)
             observe(runs, stepper, measures, measure_at, checkpoint_at, step + 1)
             if store and (step + 1 == steps or store.due()):
@@ -184,7 +188,6 @@ def fit(
         run.losses = row
         run.history = {name: np.array(values) for name, values in run.history.items()}
         run.model.eval()
-    report_diverged(runs, steps)
     return runs
 
 
@@ -194,19 +197,6 @@ def batch_on(device: torch.device, task: Task, seed: int, step: int) -> Batch:
         return task.batch(seed, step).to(device)
     with device:
         return task.batch(seed, step).to(device)
-
-
-def report_diverged(runs: Sequence[Run], steps: int) -> None:
-    """`FloatingPointError` for one run that ends in NaN; among several, a warning that names them."""
-    if len(runs) == 1:
-        return check_finite(runs[0].losses[-1], runs[0].config, steps - 1)
-    lost = [index for index, run in enumerate(runs) if not np.isfinite(run.losses[-1])]
-    if lost:
-        warnings.warn(
-            f"models {lost} of {len(runs)} diverged: their last loss is not finite. The others are unharmed; "
-            "lower the lr of those, or set clip",
-            stacklevel=4,
-        )
 
 
 def check_finite(loss: Tensor | np.floating, config: TrainConfig, step: int) -> None:
