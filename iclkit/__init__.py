@@ -3,11 +3,13 @@
 from importlib.metadata import version
 
 from iclkit import checks, circuits, figures, records, tasks
+from iclkit.ensemble import train_many
 from iclkit.environment import scale
 from iclkit.explore import explore
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.opening import begin
 from iclkit.records import quoted
+from iclkit.sweep import SweepError, grid, sweep
 from iclkit.tasks import Repeats, repeated_tokens
 from iclkit.training import Run, TrainConfig, train
 
@@ -16,6 +18,7 @@ __version__ = version("iclkit")
 __all__ = [
     "Repeats",
     "Run",
+    "SweepError",
     "TrainConfig",
     "Transformer",
     "TransformerConfig",
@@ -24,10 +27,13 @@ __all__ = [
     "circuits",
     "explore",
     "figures",
+    "grid",
     "quoted",
     "records",
     "repeated_tokens",
     "scale",
+    "sweep",
     "tasks",
     "train",
+    "train_many",
 ]

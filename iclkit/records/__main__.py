@@ -1,4 +1,4 @@
-"""`python -m iclkit.records list`, `… make NAME [--scale book|paper] [--seeds 0 1 2]`, `… scorecard`."""
+"""`python -m iclkit.records list`, `… scorecard`, `… make NAME [--scale paper] [--seeds 0 1] [--jobs 2]`."""
 
 import argparse
 import sys
@@ -17,6 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     making.add_argument("names", nargs="+", metavar="NAME")
     making.add_argument("--scale", choices=["book", "paper"], default="book")
     making.add_argument("--seeds", nargs="+", type=int)
+    making.add_argument("--jobs", type=int, default=1, help="pieces at once, each in a process of its own")
     making.add_argument("--folder", type=Path, help="write there instead of into the package")
     commands.add_parser("scorecard", help="write scorecard.json from the records and the rules of the claims")
     options = parser.parse_args(arguments)
@@ -41,8 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _make(options) -> int:
     for name in options.names:
         try:
-            record = make(name, options.scale, options.seeds, options.folder)
-        except (KeyError, MakingError) as error:
+            record = make(name, options.scale, options.seeds, options.folder, jobs=options.jobs)
+        except (KeyError, ValueError, MakingError) as error:
             print(error.args[0], file=sys.stderr)
             return 1
         print(f"{record} in {record.meta['seconds']:.0f} s")

@@ -112,8 +112,12 @@ def versions() -> dict[str, str]:
 def write_whole(path: Path, data: bytes) -> None:
     """Write beside, then rename: a kill leaves the old file or the new one, never half of one."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    beside.write_bytes(data)
-    beside.replace(path)
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def _compact(name: str, array: np.ndarray) -> np.ndarray:

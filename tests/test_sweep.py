@@ -1,0 +1,394 @@
+"""Sweeps: a grid refuses what its base lacks; records do not depend on workers, kills or neighbours."""
+
+import errno
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from iclkit import Repeats, TrainConfig, Transformer, TransformerConfig, grid, records, sweep, train
+from iclkit.records import pieces, store
+from iclkit.records.making import make
+from iclkit.sweep import SweepError
+
+BASE = {"seed": 0, "how": "well", "log": ""}
+
+
+def step(config):
+    """A run that keeps a log of its calls and ends as its config says."""
+    log = Path(config["log"])
+    with log.open("a") as file:
+        file.write(f"{config['seed']}\n")
+    if config["how"] == "slowly":
+        time.sleep(0.3)
+    if config["how"] == "fails":
+        raise ZeroDivisionError("a run that fails")
+    if config["how"] == "kills":
+        os.kill(os.getpid(), signal.SIGKILL)
+    value = np.random.default_rng(config["seed"]).normal(size=5)
+    return {"value": value, "threads": torch.get_num_threads(), "process": os.getpid()}
+
+
+def calls(log) -> list[int]:
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "records"
+
+
+def configs(log, seeds, **how):
+    """One config a seed; `how` says who ends otherwise than well, as in fails=2."""
+    ends = {seed: name.replace("_", " ") for name, seed in how.items()}
+    return [BASE | {"seed": seed, "log": str(log), "how": ends.get(seed, "well")} for seed in seeds]
+
+
+def values(found):
+    return [record["value"] for record in found]
+
+
+def expected(seeds):
+    return [np.random.default_rng(seed).normal(size=5) for seed in seeds]
+
+
+# --- grids --------------------------------------------------------------------------------------------
+
+
+def test_a_grid_is_every_combination_in_order():
+    points = grid({"lr": 1.0, "seed": 0, "kept": "x"}, lr=[0.1, 0.2], seed=range(3))
+    loop = [{"lr": lr, "seed": seed, "kept": "x"} for lr in (0.1, 0.2) for seed in range(3)]
+    assert points == loop and grid({"a": 1}) == [{"a": 1}]
+
+
+def test_a_grid_of_dataclasses_keeps_their_refusals():
+    assert [c.lr for c in grid(TrainConfig(steps=7), lr=(0.1, 0.2))] == [0.1, 0.2]
+    assert grid(TransformerConfig(), n_layers=[1])[0].n_layers == 1
+    with pytest.raises(ValueError, match="lr > 0"):
+        grid(TrainConfig(), lr=[0.1, -1.0])
+
+
+@pytest.mark.parametrize("base", [TrainConfig(), {"weight_decay": 0.1, "lr": 1.0}])
+def test_an_unknown_field_names_the_nearest(base):
+    with pytest.raises(ValueError, match="unknown field 'wieght_decay'; did you mean 'weight_decay'?"):
+        grid(base, lr=[1.0], wieght_decay=[0.1])
+
+
+def test_axes_and_bases_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="the axis seed has no values"):
+        grid(BASE, seed=[], how=["well"])
+    for axis in (3, "well"):
+        with pytest.raises(TypeError, match="an axis lists its values"):
+            grid(BASE, how=axis)
+    for base in (TrainConfig, 3):
+        with pytest.raises(TypeError, match="instance of a dataclass"):
+            grid(base)
+
+
+# --- what comes back ----------------------------------------------------------------------------------
+
+
+def test_records_come_back_in_order_with_their_configs(folder, log):
+    found = sweep(step, configs(log, [2, 0, 1, 0]), folder=folder, jobs=1)
+    np.testing.assert_array_equal(values(found), expected([2, 0, 1, 0]))
+    assert [record.meta["config"]["seed"] for record in found] == [2, 0, 1, 0] and calls(log) == [2, 0, 1]
+    assert found[0].meta["function"].endswith(".step") and found[0].meta["seconds"] >= 0
+    assert found[0].meta["versions"] == store.versions() and found[0]["value"].dtype == np.float64
+    assert {path.suffix for path in folder.iterdir()} == {".npz"}
+
+
+def test_what_is_done_is_not_done_again(folder, log, monkeypatch):
+    sweep(step, configs(log, [0, 1]), folder=folder, jobs=1)
+    found = sweep(step, configs(log, [0, 1, 2]), folder=folder, jobs=1)
+    assert calls(log) == [0, 1, 2]
+    next(folder.glob(f"{found[1].name}.npz")).write_bytes(b"half")
+    sweep(step, configs(log, [0, 1, 2]), folder=folder, jobs=1)
+    assert calls(log) == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("name, other", [("FORMAT", 99), ("text_of", lambda run: "another text")])
+def test_records_of_another_version_or_text_stay_and_are_not_used(folder, log, monkeypatch, name, other):
+    sweep(step, configs(log, [0]), folder=folder, jobs=1)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr(sys.modules["iclkit.sweep"], name, other)
+    sweep(step, configs(log, [0]), folder=folder, jobs=1)
+    assert calls(log) == [0, 0] and len(list(folder.iterdir())) == 2
+    assert all(path.read_bytes() == text for path, text in before.items())
+
+
+def test_a_dataclass_a_dict_and_numpy_numbers_are_one_config(folder, monkeypatch):
+    @dataclass(frozen=True)
+    class Config:
+        seed: int = 3
+
+    def run(config, seed):
+        return {"seed": seed}
+
+    ways = [Config(), {"seed": 3}, {"seed": np.int64(3)}]
+    names = {sweep(run, [way], folder=folder, jobs=1)[0].name for way in ways}
+    assert len(names) == 1
+    assert sweep(run, [{"seed": 4}], folder=folder, jobs=1)[0]["seed"] == 4
+    with pytest.raises(ValueError, match="every config gives one"):
+        sweep(run, [{"sed": 4}], folder=folder, jobs=1)
+
+
+def test_what_cannot_be_swept_is_refused_before_anything_runs(folder, log):
+    good = configs(log, [0])
+    with pytest.raises(TypeError, match="made with def"):
+        sweep(functools.partial(step, good[0]), good, folder=folder)
+    with pytest.raises(TypeError, match="configs hold numbers.*got <function"):
+        sweep(step, [*good, {"log": calls}], folder=folder)
+    with pytest.raises(ValueError, match="at least 1"):
+        sweep(step, good, folder=folder, jobs=0)
+    assert not folder.exists() and not log.exists()
+
+
+@pytest.mark.parametrize("given, why", [(3, "returns a dict"), ({"x": {1, 2}}, "'x' holds objects")])
+def test_what_cannot_be_kept_fails_and_says_so(folder, given, why):
+    def run(config):
+        return given
+
+    with pytest.raises(SweepError, match=why):
+        sweep(run, [{"a": 1}], folder=folder, jobs=1)
+
+
+def test_the_bar_counts_what_was_there(folder, log, capsys):
+    sweep(step, configs(log, [0], slowly=1), folder=folder, jobs=1)
+    assert capsys.readouterr() == ("", "")
+    sweep(step, configs(log, [0, 1], slowly=1), folder=folder, jobs=1, progress=True)
+    told = capsys.readouterr().err
+    assert "runs of step" in told and "1/2" in told and "2/2" in told
+
+
+# --- processes ----------------------------------------------------------------------------------------
+
+
+def trained(config, folder=None):
+    """A real, small training run."""
+    model = Transformer(
+        TransformerConfig(d_vocab=8, n_ctx=8, n_layers=1, d_model=8, n_heads=2), seed=config.seed
+    )
+    task = Repeats(vocab=8, length=8, min_period=3, max_period=4, batch_size=4)
+    run = train(model, task, config, folder=folder, progress=False)
+    return {"losses": run.losses, "threads": torch.get_num_threads()}
+
+
+def test_records_do_not_depend_on_the_number_of_workers(tmp_path):
+    points = grid(TrainConfig(steps=20), lr=[1e-3, 1e-2], seed=range(2))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        one = sweep(trained, points, folder=tmp_path / "one", jobs=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    two = sweep(trained, points, folder=tmp_path / "two", jobs=2)
+    for a, b in zip(one, two):
+        np.testing.assert_array_equal(a["losses"], b["losses"])
+        assert a["threads"] == b["threads"] == 1 and a.meta["config"] == b.meta["config"]
+    assert len({record["losses"][-1].item() for record in two}) == 4
+    assert {path.suffix for path in (tmp_path / "two").iterdir()} == {".npz"}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_run_is_reported_and_stops_no_other(folder, log, jobs):
+    with pytest.raises(
+        SweepError, match=r"1 of 4 runs of step failed(?s:.*)\"seed\": 1(?s:.*)a run that fails"
+    ) as e:
+        sweep(step, configs(log, range(4), fails=1), folder=folder, jobs=jobs)
+    np.testing.assert_array_equal(values(e.value.records), expected([0, 2, 3]))
+    ((config, text),) = e.value.failures
+    assert config["seed"] == 1 and "ZeroDivisionError" in text
+    assert {record["process"] == os.getpid() for record in e.value.records} == {jobs == 1}
+    with pytest.raises(SweepError):
+        sweep(step, configs(log, range(4), fails=1), folder=folder, jobs=1)
+    assert sorted(calls(log)) == [0, 1, 1, 2, 3]
+
+
+def half_way(config, folder):
+    """A run that keeps half of its work in its folder, and once is killed there."""
+    half = folder / "half"
+    if config["how"] == "kills once" and not half.exists():
+        folder.mkdir()
+        half.write_text("something")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(config | {"how": "well"}) | {"resumed": half.exists()}
+
+
+def test_a_killed_worker_loses_nothing_that_was_done_and_its_run_goes_on(folder, log):
+    found = sweep(half_way, configs(log, range(5), kills_once=2), folder=folder, jobs=2)
+    np.testing.assert_array_equal(values(found), expected(range(5)))
+    assert [record["resumed"].item() for record in found] == [False, False, True, False, False]
+    assert {path.suffix for path in folder.iterdir()} == {".npz"}
+
+
+def test_a_config_that_kills_its_worker_twice_is_reported(folder, log):
+    with pytest.raises(SweepError, match="1 of 4 runs.*(?s:.*)its worker died 2 times") as error:
+        sweep(step, configs(log, range(4), kills=0), folder=folder, jobs=2)
+    np.testing.assert_array_equal(values(error.value.records), expected([1, 2, 3]))
+    assert error.value.failures[0][0]["seed"] == 0 and calls(log).count(0) == 2
+
+
+def test_a_pool_that_never_works_is_not_tried_for_ever(folder, log, monkeypatch):
+    def engine(*_):
+        raise ConnectionError("no cluster there")
+        yield
+
+    monkeypatch.setattr(sys.modules["iclkit.sweep"], "engine", engine)
+    with pytest.raises(ConnectionError, match="no cluster there"):
+        sweep(step, configs(log, [0]), folder=folder)
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = [{tests!r}]
+from test_sweep import slowly_trained
+from iclkit import TrainConfig, grid, sweep
+sweep(slowly_trained, grid(TrainConfig(steps=20), seed=range(4)), folder={folder!r}, jobs=2)
+"""
+
+
+def slowly_trained(config, folder):
+    """As `trained`, and time enough to be killed in."""
+    with (folder.parent.parent / "begun").open("a") as file:
+        file.write(f"{config.seed}\n")
+    time.sleep(0.8)
+    return trained(config, folder)
+
+
+def test_kill_9_during_a_sweep_then_resume_gives_equal_records(tmp_path):
+    folder, begun = tmp_path / "killed", tmp_path / "begun"
+    script = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+    while len(list(folder.glob("*.npz"))) < 1 or len(calls(begun)) < 2:
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path.name: path.read_bytes() for path in folder.glob("*.npz")}
+    assert len(done) < 4 and list(folder.glob("*.started"))
+    points = grid(TrainConfig(steps=20), seed=range(4))
+    resumed = sweep(slowly_trained, points, folder=folder, jobs=1)
+    straight = sweep(slowly_trained, points, folder=tmp_path / "straight", jobs=1)
+    for a, b in zip(resumed, straight):
+        np.testing.assert_array_equal(a["losses"], b["losses"])
+    assert all((folder / name).read_bytes() == data for name, data in done.items())
+    assert {path.suffix for path in folder.iterdir()} == {".npz"}
+
+
+# --- one folder, many sweeps --------------------------------------------------------------------------
+
+
+def test_two_sweeps_in_one_folder_share_the_work(folder, log, capsys):
+    points = [config | {"how": "slowly"} for config in configs(log, range(4))]
+    found = {}
+    ways = {"there": points, "back": points[::-1]}
+    both = [
+        threading.Thread(target=lambda n=name: found.update({n: sweep(step, ways[n], folder=folder, jobs=1)}))
+        for name in ways
+    ]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert sorted(calls(log)) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(values(found["there"]), expected(range(4)))
+    np.testing.assert_array_equal(values(found["back"]), expected(range(4))[::-1])
+    assert {path.suffix for path in folder.iterdir()} == {".npz"}
+
+
+def test_a_job_that_is_being_done_elsewhere_is_left_alone_and_said(folder, log, capsys):
+    (config,) = configs(log, [0])
+    job = pieces.Job(folder / "k.npz", (config,), {"config": config})
+    folder.mkdir()
+    with pieces.FileLock(folder / "k.lock"):
+        assert pieces.attempt(step, job, "me", wait=False).state == "busy"
+        assert not log.exists()
+        waiting = threading.Thread(target=lambda: pieces.attempt(step, job, "me", wait=True))
+        waiting.start()
+    waiting.join()
+    assert calls(log) == [0] and pieces.read(job.file)
+
+
+# --- a disk that is full ------------------------------------------------------------------------------
+
+
+def test_a_full_disk_ends_the_sweep_with_all_that_is_done(folder, log, monkeypatch):
+    whole, room = Path.write_bytes, [2]
+
+    def half(path, data):
+        if not room[0]:
+            whole(path, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= 1
+        return whole(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(
+        SweepError, match="cannot be written.*No space left.*2 of 4 runs of step are kept"
+    ) as e:
+        sweep(step, configs(log, range(4)), folder=folder, jobs=1)
+    np.testing.assert_array_equal(values(e.value.records), expected([0, 1]))
+    assert calls(log) == [0, 1, 2], "after a full disk nothing more is computed"
+    assert {path.suffix for path in folder.iterdir()} <= {".npz", ".lock"}
+    room[0] = 9
+    assert len(sweep(step, configs(log, range(4)), folder=folder, jobs=1)) == 4
+    assert calls(log) == [0, 1, 2, 2, 3]
+
+
+def test_a_disk_that_fills_inside_a_run_ends_the_sweep_too(folder):
+    def run(config):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(SweepError, match="0 of 2 runs of run are kept"):
+        sweep(run, [{"a": 1}, {"a": 2}], folder=folder, jobs=1)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path, log):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SweepError, match="file cannot be written"):
+        sweep(step, configs(log, [0]), folder=tmp_path / "file", jobs=1)
+    assert (tmp_path / "file").read_text() == "mine" and not log.exists()
+
+
+# --- records ------------------------------------------------------------------------------------------
+
+
+def test_making_a_record_with_two_workers_gives_the_same(tmp_path, monkeypatch):
+    def unit(config, seed):
+        return {"end": np.random.default_rng(seed).normal(size=config["steps"]).sum()}
+
+    recipe = types.ModuleType("walks")
+    recipe.NAME, recipe.COST, recipe.SEEDS, recipe.unit = "walks", "nothing", (0, 1, 2), unit
+    recipe.configs = lambda scale: [{"steps": 5}, {"steps": 9}]
+    recipe.assemble = lambda pieces: {"exact_ends": np.array([p.arrays["end"] for p in pieces])}
+    monkeypatch.setattr("iclkit.records.making.source", lambda recipe: "text")
+    made = []
+    for jobs in (1, 2):
+        monkeypatch.setenv("ICLKIT_CACHE", str(tmp_path / f"cache {jobs}"))
+        made.append(make(recipe, folder=tmp_path / str(jobs), jobs=jobs))
+    np.testing.assert_array_equal(made[0]["exact_ends"], made[1]["exact_ends"])
+    assert json.loads((tmp_path / "2/walks.json").read_text())["seeds"] == [0, 1, 2]
+
+
+def test_pieces_written_before_they_told_of_themselves_are_still_read(tmp_path):
+    np.savez_compressed(tmp_path / "old.npz", _seconds=1.5, x=np.arange(3))
+    arrays, about = pieces.read(tmp_path / "old.npz")
+    assert about == {"seconds": 1.5} and list(arrays) == ["x"]
+    assert records.Record("old", arrays, about)["x"].sum() == 3
