@@ -5,16 +5,19 @@ models (positions absolute, shortformer or none) that nobody hooks into; see `ic
 """
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from iclkit.fast.graph import Replayed
 from iclkit.fast.step import Step
 from iclkit.hooks import HookFn, Name, Taps
-from iclkit.model import Transformer
+from iclkit.model import ACTIVATIONS, MLP, Transformer, TransformerConfig
 from iclkit.tasks import Batch
 
 PRECISIONS = ("float32", "bfloat16")
@@ -23,8 +26,14 @@ BY_HAND = ("absolute", "shortformer", "none")
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
     """Mean −log p(target) in nats over the positions that count."""
+    for name, part in (("targets", batch.targets), ("mask", batch.mask)):
+        if part is not None and part.shape != logits.shape[:2]:
+            wanted, got = tuple(logits.shape[:2]), tuple(part.shape)
+            raise ValueError(f"a batch's {name} must be [batch seq] as its inputs are, {wanted}; got {got}")
     try:
-        losses = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+        losses = F.cross_entropy(
+            logits.flatten(0, 1), batch.targets.flatten(), reduction="none", ignore_index=-sys.maxsize
+        )
     except IndexError:
         low, high, vocab = int(batch.targets.min()), int(batch.targets.max()), logits.shape[-1]
         raise ValueError(
@@ -42,22 +51,31 @@ class ByHand:
     """M models of one shape, their derivative written out (`iclkit.fast`)."""
 
     def __init__(
-        self, models: Sequence[Transformer], configs: Sequence, device: torch.device, loss: Callable
+        self,
+        models: Sequence[Transformer],
+        configs: Sequence,
+        device: torch.device,
+        loss: Callable,
+        record: bool = False,
     ):
-        self.models = list(models)
+        self.models, self.loss = list(models), loss
         self.here = device == next(models[0].parameters()).device
         working = self.models if self.here else [copy.deepcopy(model).to(device) for model in models]
         self.inner = Step(working, list(configs), None if loss is cross_entropy else loss)
+        if record:
+            self.inner = Replayed(self.inner)
 
     def step(self, batches: Sequence[Batch], step: int) -> Float[Tensor, " model"]:
         """Losses before update number `step`, which this call makes."""
         for model, batch in zip(self.inner.models, batches):
             model.check(batch.inputs)
+            if self.loss is cross_entropy and not fits(batch) or len(batches) > 1 and strays(model, batch):
+                self.loss(model(batch.inputs), batch)
         try:
-            return self.inner(list(batches), step)
+            return self.inner(list(batches))
         except (IndexError, RuntimeError):
             for model, batch in zip(self.inner.models, batches):
-                cross_entropy(model(batch.inputs), batch)
+                self.loss(model(batch.inputs), batch)
             raise
 
     def publish(self) -> None:
@@ -81,6 +99,19 @@ class ByHand:
             for model, working in zip(self.models, self.inner.models):
                 working.load_state_dict(model.state_dict())
         self.inner.load_optimiser_state(state)
+
+
+def fits(batch: Batch) -> bool:
+    """Whether there is a target, and a place in the mask, for every input."""
+    return all(part is None or part.shape == batch.inputs.shape[:2] for part in batch[1:])
+
+
+def strays(model: Transformer, batch: Batch) -> bool:
+    """Whether a token lies outside the model's table, and so, in a stack, in another model's."""
+    if model.config.embedded or batch.inputs.is_cuda or not batch.inputs.numel():
+        return False
+    low, high = batch.inputs.aminmax()
+    return bool(low < 0 or high >= model.config.d_vocab)
 
 
 class ByAutograd:
@@ -159,7 +190,8 @@ def build_stepper(
     """What makes the updates of these models: by hand when every one is plain, else by autograd (one model).
 
     `precision="bfloat16"` computes products in bfloat16 and keeps weights, moments and loss in float32;
-    `compile` pays 10–30 s at the first step for a faster rest. Both go through autograd.
+    `compile` pays 10–30 s at the first step for a faster rest. Both go through autograd, but for plain models
+    on CUDA, whose written-out step is recorded once as a CUDA graph.
     Raises `ValueError` for an unknown precision, or bfloat16 on a processor that has no such arithmetic.
     """
     device, fwd_hooks = torch.device(device or next(models[0].parameters()).device), list(fwd_hooks)
@@ -170,9 +202,12 @@ def build_stepper(
             f"this {device.type} device has no bfloat16 arithmetic of its own: the run would be slower, not "
             'faster; use precision="float32"'
         )
-    special = fwd_hooks or compile or precision != "float32" or device.type not in ("cpu", "cuda")
+    record = compile and device.type == "cuda"
+    special = (
+        fwd_hooks or (compile and not record) or precision != "float32" or device.type not in ("cpu", "cuda")
+    )
     if not special and all(is_plain(model) for model in models):
-        return ByHand(models, configs, device, loss)
+        return ByHand(models, configs, device, loss, record)
     if len(models) > 1:
         raise ValueError(
             "models train in one stack only without hooks, frozen weights or smeared keys, in float32, not "
@@ -182,14 +217,30 @@ def build_stepper(
 
 
 def is_plain(model: Transformer) -> bool:
-    """Whether the written-out derivative is this model's: no variant it lacks, nothing frozen or hooked."""
-    c, weights = model.config, list(model.parameters())
-    hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
+    """Whether the written-out derivative is this model's: nothing it lacks, or frozen, hooked or replaced."""
+    if type(model) is not Transformer or model.config.positions not in BY_HAND or model.config.smeared_keys:
+        return False
+    if parts(model) != fresh(model.config):
+        return False
+    modules, weights = list(model.modules()), list(model.parameters())
+    hooked = bool(torch.nn.modules.module._has_any_global_hook())
+    hooked |= any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in modules)
+    hooked |= any(m._backward_hooks or m._backward_pre_hooks for m in modules)
     hooked |= any(w._backward_hooks or w._post_accumulate_grad_hooks for w in weights)
-    whole = all(w.requires_grad and w.dtype == weights[0].dtype for w in weights)
-    return (
-        type(model) is Transformer and c.positions in BY_HAND and not c.smeared_keys and whole and not hooked
-    )
+    known = all(m.act is ACTIVATIONS[model.config.act] for m in modules if isinstance(m, MLP))
+    return known and not hooked and all(w.requires_grad and w.dtype == weights[0].dtype for w in weights)
+
+
+def parts(model: Transformer) -> tuple[dict, dict]:
+    """The kind of every part, and the shape of every weight, by name."""
+    kinds = {name: type(module) for name, module in model.named_modules()}
+    return kinds, {name: weight.shape for name, weight in model.named_parameters()}
+
+
+@cache
+def fresh(config: TransformerConfig) -> tuple[dict, dict]:
+    """The parts of a model as it is built."""
+    return parts(Transformer(config))
 
 
 def has_bfloat16(device: torch.device) -> bool:
