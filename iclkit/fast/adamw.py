@@ -14,6 +14,7 @@ class AdamW:
 
     def __init__(self, rows: Float[Tensor, "model size"], decaying: int, configs: list):
         self.rows, self.decaying, self.configs, self.steps = rows, decaying, configs, 0
+        self.clock = torch.zeros(1, dtype=torch.int64, device=rows.device)
         self.m, self.v, self.work = (torch.zeros_like(rows) for _ in range(3))
         column = lambda values: torch.tensor(values, dtype=torch.float64, device=rows.device)[:, None]  # noqa: E731
         self.beta1, self.beta2 = (column([c.betas[i] for c in configs]) for i in (0, 1))
@@ -26,29 +27,36 @@ class AdamW:
             device=rows.device,
         )
 
-    def step(self, grads: Float[Tensor, "model size"], step: int) -> None:
-        """Update number `step` of every row, at that step's learning rates; clips `grads` in place."""
+    def step(self, grads: Float[Tensor, "model size"]) -> None:
+        """The next update of every row, at its learning rate by then; clips `grads` in place."""
         if self.clips:
             norm = torch.linalg.vector_norm(grads, dim=1, keepdim=True)
             grads.mul_((self.clip / (norm + 1e-6)).clamp_(max=1.0).to(grads.dtype))
         self.steps += 1
-        (self.update_one if len(self.configs) == 1 and not grads.is_cuda else self.update)(grads, step)
+        self.clock.add_(1)
+        (self.update_one if len(self.configs) == 1 and not grads.is_cuda else self.update)(grads)
 
-    def update(self, grads: Tensor, step: int) -> None:
+    def resume(self, steps: int) -> None:
+        """Go on as after `steps` updates; the moments are the caller's to fill."""
+        self.steps = steps
+        self.clock.fill_(steps)
+
+    def update(self, grads: Tensor) -> None:
+        """Everything that differs between models or updates stays on the device, as a tensor."""
         cast = lambda column: column.to(grads.dtype)  # noqa: E731
-        lr = self.rates[step][:, None]
+        lr = self.rates.index_select(0, self.clock - 1).T
         self.m.mul_(cast(self.beta1)).addcmul_(grads, cast(1 - self.beta1))
         torch.mul(grads, grads, out=self.work)
         self.v.mul_(cast(self.beta2)).addcmul_(self.work, cast(1 - self.beta2))
-        torch.div(self.v, cast(1 - self.beta2**self.steps), out=self.work).sqrt_().add_(1e-8)
+        torch.div(self.v, cast(1 - self.beta2**self.clock), out=self.work).sqrt_().add_(1e-8)
         torch.div(self.m, self.work, out=self.work)
         self.rows[:, : self.decaying].mul_(cast(1 - lr * self.decay))
-        self.rows.addcmul_(self.work, cast(-lr / (1 - self.beta1**self.steps)))
+        self.rows.addcmul_(self.work, cast(-lr / (1 - self.beta1**self.clock)))
 
-    def update_one(self, grads: Tensor, step: int) -> None:
+    def update_one(self, grads: Tensor) -> None:
         """The same for one model, its numbers being plain numbers: fewer passes."""
         (config,) = self.configs
-        lr, (beta1, beta2) = config.lr_at(step), config.betas
+        lr, (beta1, beta2) = config.lr_at(self.steps - 1), config.betas
         self.m.lerp_(grads, 1 - beta1)
         self.v.mul_(beta2).addcmul_(grads, grads, value=1 - beta2)
         torch.div(self.v, 1 - beta2**self.steps, out=self.work).sqrt_().add_(1e-8)

@@ -55,15 +55,15 @@ class Step:
     def load_optimiser_state(self, state: dict[str, Tensor]) -> None:
         for name, view in self.moments():
             view.copy_(state[name])
-        self.optimiser.steps = int(next(value for name, value in state.items() if "/step/" in name))
+        self.optimiser.resume(int(next(value for name, value in state.items() if "/step/" in name)))
 
     @torch.no_grad()
-    def __call__(self, batches: list[Batch], step: int) -> Float[Tensor, " model"]:
+    def __call__(self, batches: list[Batch]) -> Float[Tensor, " model"]:
         """Losses before the update."""
         self.grads.zero_()
         inputs = stack([batch.inputs for batch in batches])
         losses = self.whole(inputs, batches) if self.loss else self.in_parts(inputs, batches)
-        self.optimiser.step(self.grads, step)
+        self.optimiser.step(self.grads)
         return losses
 
     def whole(self, inputs: Tensor, batches: list[Batch]) -> Tensor:
