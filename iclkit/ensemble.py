@@ -10,18 +10,20 @@ update: `choose` holds the rule that was measured (`tests/benchmarks`).
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
+from pickle import PicklingError
 
 import numpy as np
 import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib.parallel import get_active_backend
 
-from iclkit.environment import progress_bar
+from iclkit.environment import progress_bar, quick_steps
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.stepping import cross_entropy, is_plain
 from iclkit.tasks import Task
-from iclkit.training import Run, TrainConfig, fit
+from iclkit.training import Run, TrainConfig, batch_on, check_fit, fit
 
 WAYS = ("stacked", "processes", "loop")
 SMALL = 0.2e9  # FLOP in one update of one model, below which its calls cost more than its arithmetic
@@ -47,33 +49,26 @@ def train_many(
     One task or config serves all. Seeds, learning rate, betas, decay, warm-up, schedule, clipping, initial
     weights and task data may differ; stacked models share shape, number of steps and shape of batch.
     `how` overrules the measured rule. With `folder`, runs are saved and resume as in `train`. A model that
-    diverges does not harm the others: its last loss is NaN, and a warning names it.
+    diverges does not harm the others: its last loss is NaN or infinite, and a warning names it.
     Raises `ValueError` for lists that do not match, an unknown `how`, and models that cannot be stacked.
     """
-    models = list(models)
-    tasks = matched("tasks", tasks, models, Task)
-    configs = matched("configs", configs or TrainConfig(), models, TrainConfig)
     if how is not None and how not in WAYS:
         raise ValueError(f"how must be None or one of {', '.join(WAYS)}; got {how!r}")
-    trouble = unlike(models, tasks, configs)
-    how = how or choose(models, tasks, configs, stackable=trouble is None, device=device)
-    if how == "stacked" and trouble:
-        raise ValueError(f'{trouble}; train these with how="processes" or how="loop"')
+    jobs = matched(models, tasks, TrainConfig() if configs is None else configs)
     options = {
         "measures": measures,
         "measure_at": None if measure_at is None else list(measure_at),
         "checkpoint_at": list(checkpoint_at),
         "loss": loss,
-        "device": device,
+        "device": torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
         "strict": False,
     }
+    how = decide(how, jobs, folder, options["device"])
     if how == "stacked":
-        runs = fit(models, tasks, configs, folder=folder, progress=progress, **options)
+        runs = fit(*zip(*jobs), folder=folder, progress=progress, **options)
     else:
-        folders = [None if folder is None else Path(folder) / str(index) for index in range(len(models))]
-        runs = apart(how, list(zip(models, tasks, configs, folders)), options, progress)
-    lost = [index for index, run in enumerate(runs) if not np.isfinite(run.losses[-1])]
-    if lost:
+        runs = apart(how, jobs, folder, progress, options)
+    if lost := [index for index, run in enumerate(runs) if not np.isfinite(run.losses[-1])]:
         warnings.warn(
             f"models {lost} of {len(runs)} diverged: their last loss is not finite. The others are unharmed; "
             "lower the lr of those, or set clip",
@@ -82,70 +77,107 @@ def train_many(
     return runs
 
 
-def apart(how: str, jobs: list[tuple], options: dict, progress: bool | None) -> list[Run]:
-    """One model after the other, or one process a core."""
-    if how == "loop":
-        return [one(*job, options) for job in progress_bar(jobs, progress)]
-    with parallel_config(backend="loky", n_jobs=min(cpu_count(), len(jobs)), inner_max_num_threads=1):
-        results = Parallel(return_as="generator")(delayed(one)(*job, options) for job in jobs)
-        runs = list(progress_bar(results, progress, total=len(jobs)))
-    for run, (model, *_) in zip(runs, jobs):
-        model.load_state_dict(run.model.state_dict())
-        run.model = model.eval()
-    return runs
+def matched(models, tasks, configs) -> list[tuple[Transformer, Task, TrainConfig]]:
+    """A task and a config for each model, a single one serving all; refuses what cannot be trained."""
+    if isinstance(models, Transformer):
+        raise TypeError("models are a list, one for each run; got a single Transformer: see train")
+    models, several = list(models), {"tasks": tasks, "configs": configs}
+    for name, given in several.items():
+        single = isinstance(given, (str, Mapping, Task)) or not isinstance(given, Iterable)
+        several[name] = [given] * len(models) if single else list(given)
+        if not models or len(several[name]) != len(models):
+            raise ValueError(
+                f"expected at least one model and one of {name} for all or one for each; "
+                f"got {len(models)} models and {len(several[name])} {name}"
+            )
+    jobs = list(zip(models, *several.values()))
+    for model, task, config in jobs:
+        for part, kind in ((model, Transformer), (config, TrainConfig)):
+            if not isinstance(part, kind):
+                raise TypeError(f"expected a {kind.__name__} for each run; got {part!r}")
+        check_fit(model, task)
+    if len({id(next(model.parameters())) for model in models}) < len(models):
+        raise ValueError("models share their weights; make a new one for each run: Transformer(config, seed)")
+    return jobs
 
 
-def one(model: Transformer, task: Task, config: TrainConfig, folder: Path | None, options: dict) -> Run:
-    return fit([model], [task], [config], folder=folder, progress=False, **options)[0]
+def decide(how: str | None, jobs: list[tuple], folder: str | Path | None, device: torch.device) -> str:
+    """`how` if it can be, else what goes on with the runs in `folder`, else the measured rule's choice."""
+    if how in ("processes", "loop"):
+        return how
+    models, _, configs = zip(*jobs)
+    batches = [tuple(batch_on(device, task, config.seed, 0).targets.shape) for _, task, config in jobs]
+    trouble = unlike(models, configs, batches, device)
+    if how and trouble:
+        raise ValueError(f'{trouble}; train these with how="processes" or how="loop"')
+    began_apart = folder is not None and any(Path(folder).glob("*/run.safetensors"))
+    began_stacked = folder is not None and not trouble and (Path(folder) / "run.safetensors").is_file()
+    if how or began_stacked:
+        return "stacked"
+    return choose(models, configs, batches, not trouble and not began_apart, device)
 
 
-def matched(name: str, given, models: list, kind: type) -> list:
-    """A list as long as `models`; a single thing serves them all."""
-    given = [given] * len(models) if isinstance(given, kind) else list(given)
-    if not models or len(given) != len(models):
-        raise ValueError(
-            f"expected at least one model and one of {name} for all or one for each; "
-            f"got {len(models)} models and {len(given)} {name}"
-        )
-    return given
-
-
-def unlike(models: list[Transformer], tasks: list[Task], configs: list[TrainConfig]) -> str | None:
+def unlike(models, configs, batches: list[tuple], device: torch.device) -> str | None:
     """Why these cannot train in one stack; None when they can."""
-    if len({id(model) for model in models}) < len(models):
-        raise ValueError(
-            "the same model stands twice in the list; make one for each run: Transformer(config, seed)"
-        )
-    if (shapes := {replace(model.config, init_scale=1.0) for model in models}) and len(shapes) > 1:
-        return f"stacked models have one shape; got {len(shapes)} different ones"
-    if len(lengths := {config.steps for config in configs}) > 1:
+    if device.type not in ("cpu", "cuda"):
+        return f"models train in one stack on cpu or cuda; got {device}"
+    names = [field.name for field in fields(TransformerConfig) if field.name != "init_scale"]
+    if differ := [name for name in names if len({getattr(model.config, name) for model in models}) > 1]:
+        return f"stacked models have one shape; these differ in {', '.join(differ)}"
+    if len(kinds := {f"{w.dtype} on {w.device}" for model in models for w in model.parameters()}) > 1:
+        return f"stacked models have weights of one kind in one place; got {', '.join(sorted(kinds))}"
+    if len(lengths := {int(config.steps) for config in configs}) > 1:
         return f"stacked models take the same number of steps; got {sorted(lengths)}"
-    if plain := [index for index, model in enumerate(models) if not is_plain(model)]:
-        return f"models {plain} have relative or rotary positions, smeared keys, or frozen or hooked weights"
-    if len(batches := {batch_shape(task, config) for task, config in zip(tasks, configs)}) > 1:
-        return f"stacked models see batches of one shape; got {sorted(batches)}"
+    if len(set(batches)) > 1:
+        return f"stacked models see batches of one shape; got {sorted(set(batches))}"
+    if other := [index for index, model in enumerate(models) if not is_plain(model)]:
+        return f"models {other} have relative or rotary positions, smeared keys, or frozen or hooked weights"
     return None
 
 
-def batch_shape(task: Task, config: TrainConfig) -> tuple[int, ...]:
-    return tuple(task.batch(config.seed, 0).targets.shape)
-
-
-def choose(models, tasks, configs, stackable: bool, device=None) -> str:
+def choose(models, configs, batches: list[tuple], stackable: bool, device: torch.device) -> str:
     """The fastest of `WAYS` by the measured rule: stack what is small or on a GPU, else a process a core."""
-    on_gpu = torch.cuda.is_available() if device is None else torch.device(device).type != "cpu"
-    if on_gpu or len(models) == 1 or cpu_count() == 1:
-        return "stacked" if stackable else "loop"
-    each = [update_flop(m.config, batch_shape(t, c)) for m, t, c in zip(models, tasks, configs)]
-    total = sum(flop * config.steps for flop, config in zip(each, configs))
-    if stackable and (max(each) < SMALL or total < WORTH):
+    each = [update_flop(model.config, shape) for model, shape in zip(models, batches)]
+    total = sum(flop * quick_steps(config.steps) for flop, config in zip(each, configs))
+    alone = device.type != "cpu" or len(models) == 1 or cores() == 1 or total < WORTH
+    if stackable and (alone or max(each) < SMALL):
         return "stacked"
-    return "processes" if total >= WORTH else "loop"
+    return "loop" if alone else "processes"
 
 
-def update_flop(config: TransformerConfig, shape: tuple[int, int]) -> float:
+def update_flop(config: TransformerConfig, shape: tuple[int, int]) -> int:
     """FLOP of one update: 6 · weights in products · tokens + 12 · layers · heads · d_head · seq · tokens."""
     c, (batch, seq) = config, shape
     width = c.n_heads * c.d_head
     weights = c.n_layers * (4 * c.d_model * width + 2 * c.d_model * c.d_mlp) + c.d_model * c.d_vocab_out
     return batch * seq * (6 * weights + 12 * c.n_layers * width * seq)
+
+
+def cores() -> int:
+    """How many processes may compute: one within another pool's process, else one a core."""
+    return 1 if get_active_backend()[0].nesting_level else cpu_count()
+
+
+def apart(how: str, jobs: list[tuple], folder, progress: bool | None, options: dict) -> list[Run]:
+    """One model after the other, here or in a process a core; with `folder`, in numbered folders."""
+    folders = [None if folder is None else Path(folder) / str(index) for index in range(len(jobs))]
+    if how == "loop":
+        return [alone(*job, options) for job in progress_bar(list(zip(jobs, folders)), progress)]
+    runs = []
+    with parallel_config(backend="loky", n_jobs=min(cores(), len(jobs)), inner_max_num_threads=1):
+        pool = Parallel(return_as="generator", max_nbytes=None)
+    try:
+        found = pool(delayed(alone)(*job, options) for job in zip(jobs, folders))
+        for run, (model, _, _) in zip(progress_bar(found, progress, total=len(jobs)), jobs):
+            model.load_state_dict(run.model.state_dict())
+            run.model = model.eval()
+            runs.append(run)
+    except PicklingError as error:
+        raise ValueError(
+            f'a model, task, measure or loss cannot go to another process ({error}); use how="loop"'
+        ) from error
+    return runs
+
+
+def alone(job: tuple, folder: Path | None, options: dict) -> Run:
+    return fit(*([part] for part in job), folder=folder, progress=False, **options)[0]
