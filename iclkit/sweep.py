@@ -185,4 +185,9 @@ def text_of(run: Callable) -> str:
     """What a record depends on besides its config: the text of a function and its name."""
     module = inspect.getmodule(run)
     whole = module is not None and module.__name__ != "__main__"
-    return f"{run.__qualname__}\n{inspect.getsource(module if whole else run)}"
+    try:
+        return f"{run.__qualname__}\n{inspect.getsource(module if whole else run)}"
+    except OSError:
+        raise TypeError(
+            f"the text of {run.__name__} cannot be read; write it in a file or notebook"
+        ) from None

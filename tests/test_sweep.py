@@ -2,46 +2,18 @@
 
 import errno
 import functools
-import json
-import os
-import signal
-import subprocess
 import sys
 import threading
-import time
-import types
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from sweeping import BASE, calls, configs, expected, step, values
 
-from iclkit import Repeats, TrainConfig, Transformer, TransformerConfig, grid, records, sweep, train
+from iclkit import TrainConfig, TransformerConfig, grid, records, sweep
 from iclkit.records import pieces, store
-from iclkit.records.making import make
 from iclkit.sweep import SweepError
-
-BASE = {"seed": 0, "how": "well", "log": ""}
-
-
-def step(config):
-    """A run that keeps a log of its calls and ends as its config says."""
-    log = Path(config["log"])
-    with log.open("a") as file:
-        file.write(f"{config['seed']}\n")
-    if config["how"] == "slowly":
-        time.sleep(0.3)
-    if config["how"] == "fails":
-        raise ZeroDivisionError("a run that fails")
-    if config["how"] == "kills":
-        os.kill(os.getpid(), signal.SIGKILL)
-    value = np.random.default_rng(config["seed"]).normal(size=5)
-    return {"value": value, "threads": torch.get_num_threads(), "process": os.getpid()}
-
-
-def calls(log) -> list[int]:
-    return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
 @pytest.fixture
@@ -52,20 +24,6 @@ def log(tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "records"
-
-
-def configs(log, seeds, **how):
-    """One config a seed; `how` says who ends otherwise than well, as in fails=2."""
-    ends = {seed: name.replace("_", " ") for name, seed in how.items()}
-    return [BASE | {"seed": seed, "log": str(log), "how": ends.get(seed, "well")} for seed in seeds]
-
-
-def values(found):
-    return [record["value"] for record in found]
-
-
-def expected(seeds):
-    return [np.random.default_rng(seed).normal(size=5) for seed in seeds]
 
 
 # --- grids --------------------------------------------------------------------------------------------
@@ -152,6 +110,10 @@ def test_what_cannot_be_swept_is_refused_before_anything_runs(folder, log):
     good = configs(log, [0])
     with pytest.raises(TypeError, match="made with def"):
         sweep(functools.partial(step, good[0]), good, folder=folder)
+    space = {}
+    exec("def run(config): return config", space)
+    with pytest.raises(TypeError, match="text of run cannot be read; write it in a file"):
+        sweep(space["run"], good, folder=folder)
     with pytest.raises(TypeError, match="configs hold numbers.*got <function"):
         sweep(step, [*good, {"log": calls}], folder=folder)
     with pytest.raises(ValueError, match="at least 1"):
@@ -176,73 +138,7 @@ def test_the_bar_counts_what_was_there(folder, log, capsys):
     assert "runs of step" in told and "1/2" in told and "2/2" in told
 
 
-# --- processes ----------------------------------------------------------------------------------------
-
-
-def trained(config, folder=None):
-    """A real, small training run."""
-    model = Transformer(
-        TransformerConfig(d_vocab=8, n_ctx=8, n_layers=1, d_model=8, n_heads=2), seed=config.seed
-    )
-    task = Repeats(vocab=8, length=8, min_period=3, max_period=4, batch_size=4)
-    run = train(model, task, config, folder=folder, progress=False)
-    return {"losses": run.losses, "threads": torch.get_num_threads()}
-
-
-def test_records_do_not_depend_on_the_number_of_workers(tmp_path):
-    points = grid(TrainConfig(steps=20), lr=[1e-3, 1e-2], seed=range(2))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        one = sweep(trained, points, folder=tmp_path / "one", jobs=1)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(threads)
-    two = sweep(trained, points, folder=tmp_path / "two", jobs=2)
-    for a, b in zip(one, two):
-        np.testing.assert_array_equal(a["losses"], b["losses"])
-        assert a["threads"] == b["threads"] == 1 and a.meta["config"] == b.meta["config"]
-    assert len({record["losses"][-1].item() for record in two}) == 4
-    assert {path.suffix for path in (tmp_path / "two").iterdir()} == {".npz"}
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failing_run_is_reported_and_stops_no_other(folder, log, jobs):
-    with pytest.raises(
-        SweepError, match=r"1 of 4 runs of step failed(?s:.*)\"seed\": 1(?s:.*)a run that fails"
-    ) as e:
-        sweep(step, configs(log, range(4), fails=1), folder=folder, jobs=jobs)
-    np.testing.assert_array_equal(values(e.value.records), expected([0, 2, 3]))
-    ((config, text),) = e.value.failures
-    assert config["seed"] == 1 and "ZeroDivisionError" in text
-    assert {record["process"] == os.getpid() for record in e.value.records} == {jobs == 1}
-    with pytest.raises(SweepError):
-        sweep(step, configs(log, range(4), fails=1), folder=folder, jobs=1)
-    assert sorted(calls(log)) == [0, 1, 1, 2, 3]
-
-
-def half_way(config, folder):
-    """A run that keeps half of its work in its folder, and once is killed there."""
-    half = folder / "half"
-    if config["how"] == "kills once" and not half.exists():
-        folder.mkdir()
-        half.write_text("something")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(config | {"how": "well"}) | {"resumed": half.exists()}
-
-
-def test_a_killed_worker_loses_nothing_that_was_done_and_its_run_goes_on(folder, log):
-    found = sweep(half_way, configs(log, range(5), kills_once=2), folder=folder, jobs=2)
-    np.testing.assert_array_equal(values(found), expected(range(5)))
-    assert [record["resumed"].item() for record in found] == [False, False, True, False, False]
-    assert {path.suffix for path in folder.iterdir()} == {".npz"}
-
-
-def test_a_config_that_kills_its_worker_twice_is_reported(folder, log):
-    with pytest.raises(SweepError, match="1 of 4 runs.*(?s:.*)its worker died 2 times") as error:
-        sweep(step, configs(log, range(4), kills=0), folder=folder, jobs=2)
-    np.testing.assert_array_equal(values(error.value.records), expected([1, 2, 3]))
-    assert error.value.failures[0][0]["seed"] == 0 and calls(log).count(0) == 2
+# --- what fails ---------------------------------------------------------------------------------------
 
 
 def test_a_pool_that_never_works_is_not_tried_for_ever(folder, log, monkeypatch):
@@ -253,43 +149,6 @@ def test_a_pool_that_never_works_is_not_tried_for_ever(folder, log, monkeypatch)
     monkeypatch.setattr(sys.modules["iclkit.sweep"], "engine", engine)
     with pytest.raises(ConnectionError, match="no cluster there"):
         sweep(step, configs(log, [0]), folder=folder)
-
-
-SCRIPT = """
-import sys
-sys.path[:0] = [{tests!r}]
-from test_sweep import slowly_trained
-from iclkit import TrainConfig, grid, sweep
-sweep(slowly_trained, grid(TrainConfig(steps=20), seed=range(4)), folder={folder!r}, jobs=2)
-"""
-
-
-def slowly_trained(config, folder):
-    """As `trained`, and time enough to be killed in."""
-    with (folder.parent.parent / "begun").open("a") as file:
-        file.write(f"{config.seed}\n")
-    time.sleep(0.8)
-    return trained(config, folder)
-
-
-def test_kill_9_during_a_sweep_then_resume_gives_equal_records(tmp_path):
-    folder, begun = tmp_path / "killed", tmp_path / "begun"
-    script = SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))
-    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
-    while len(list(folder.glob("*.npz"))) < 1 or len(calls(begun)) < 2:
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    done = {path.name: path.read_bytes() for path in folder.glob("*.npz")}
-    assert len(done) < 4 and list(folder.glob("*.started"))
-    points = grid(TrainConfig(steps=20), seed=range(4))
-    resumed = sweep(slowly_trained, points, folder=folder, jobs=1)
-    straight = sweep(slowly_trained, points, folder=tmp_path / "straight", jobs=1)
-    for a, b in zip(resumed, straight):
-        np.testing.assert_array_equal(a["losses"], b["losses"])
-    assert all((folder / name).read_bytes() == data for name, data in done.items())
-    assert {path.suffix for path in folder.iterdir()} == {".npz"}
 
 
 # --- one folder, many sweeps --------------------------------------------------------------------------
@@ -368,23 +227,6 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path, log):
 
 
 # --- records ------------------------------------------------------------------------------------------
-
-
-def test_making_a_record_with_two_workers_gives_the_same(tmp_path, monkeypatch):
-    def unit(config, seed):
-        return {"end": np.random.default_rng(seed).normal(size=config["steps"]).sum()}
-
-    recipe = types.ModuleType("walks")
-    recipe.NAME, recipe.COST, recipe.SEEDS, recipe.unit = "walks", "nothing", (0, 1, 2), unit
-    recipe.configs = lambda scale: [{"steps": 5}, {"steps": 9}]
-    recipe.assemble = lambda pieces: {"exact_ends": np.array([p.arrays["end"] for p in pieces])}
-    monkeypatch.setattr("iclkit.records.making.source", lambda recipe: "text")
-    made = []
-    for jobs in (1, 2):
-        monkeypatch.setenv("ICLKIT_CACHE", str(tmp_path / f"cache {jobs}"))
-        made.append(make(recipe, folder=tmp_path / str(jobs), jobs=jobs))
-    np.testing.assert_array_equal(made[0]["exact_ends"], made[1]["exact_ends"])
-    assert json.loads((tmp_path / "2/walks.json").read_text())["seeds"] == [0, 1, 2]
 
 
 def test_pieces_written_before_they_told_of_themselves_are_still_read(tmp_path):
