@@ -8,10 +8,11 @@ from torch import Tensor
 
 from iclkit.fast.adamw import AdamW
 from iclkit.fast.flat import Flat
+from iclkit.fast.memory import keep_freed_memory, return_freed_memory
 from iclkit.fast.passes import Passes
 from iclkit.tasks import Batch
 
-TOKENS = 1024
+TOKENS = 1024  # a thread's share of one part: what a layer makes of them fits its cache
 
 
 class Step:
@@ -22,6 +23,7 @@ class Step:
 
     def __init__(self, models: list, configs: list, loss: Callable[[Tensor, Batch], Tensor] | None = None):
         self.models, self.configs, self.loss = models, configs, loss
+        keep_freed_memory()
         self.flat = Flat(models[0], len(models))
         self.grads = torch.zeros_like(self.flat.rows)
         self.passes = Passes(self.flat, self.flat.split(self.grads))
@@ -37,6 +39,7 @@ class Step:
         for model in self.models:
             for weight in model.parameters():
                 weight.data = weight.data.clone(memory_format=torch.contiguous_format)
+        return_freed_memory()
 
     def moments(self) -> Iterator[tuple[str, Tensor]]:
         """The optimiser's memory as views, named by model, moment and weight."""
@@ -82,7 +85,8 @@ class Step:
         targets = stack([batch.targets for batch in batches])
         weights = stack([share(batch, self.grads.dtype) for batch in batches])
         models, size, length = targets.shape
-        part = size if inputs.is_cuda else max(1, TOKENS // (models * length))
+        tokens = TOKENS * torch.get_num_threads()
+        part = size if inputs.is_cuda else max(1, tokens // (models * length))
         losses = self.grads.new_zeros(models)
         for start in range(0, size, part):
             rows = slice(start, start + part)
