@@ -119,6 +119,7 @@ def test_ratios_compare_blocks_of_the_same_round():
     assert one.rate("steps", "repeats", "ours") == (40, 10, 90)
     assert one.fastest("steps", "repeats", ("plain", "ours", "absent")) == "ours"
     assert one.ratio("steps", "repeats", "ours", "absent") is None
+    assert one.bandwidth() == (1.5, 1, 2) and one.disturbed() == (6, 6)
 
 
 def test_the_exponent_of_a_power_is_its_power():

@@ -20,6 +20,7 @@ def setting(results: Results) -> list[str]:
     """One paragraph: when, on what, with which versions and how."""
     about, machine, probe = results.about, results.about["machine"], results.bandwidth()
     features = ", ".join(machine["features"]) or "none known"
+    disturbed, blocks = results.disturbed()
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     return [
         f"Run of {about['date']} on {machine['cores']} cores of {machine['processor']} ({machine['system']}; "
@@ -27,7 +28,8 @@ def setting(results: Results) -> list[str]:
         f"{about['rounds']} rounds of blocks of {about['seconds']:g} s. "
         f"Load of the machine before the run: {about['load']:.1f}. "
         f"Copying memory around the blocks: {number(probe.median)} GB/s "
-        f"({number(probe.low)} to {number(probe.high)}). Versions: {versions}."
+        f"({number(probe.low)} to {number(probe.high)}); {disturbed} of {blocks} blocks stand beside a probe "
+        f"more than a fifth below the median. Versions: {versions}."
     ]
 
 

@@ -71,6 +71,12 @@ class Results:
             gb for cell in self.cells.values() for block in cell.get("blocks", []) for gb in block[1:]
         )
 
+    def disturbed(self) -> tuple[int, int]:
+        """Blocks beside a probe more than a fifth below the median probe, and all blocks."""
+        blocks = [block for cell in self.cells.values() for block in cell.get("blocks", [])]
+        least = 0.8 * self.bandwidth().median
+        return sum(min(block[1:]) < least for block in blocks), len(blocks)
+
     def curve(self, axis: str, variant: str) -> list[tuple[int, float]]:
         """(value on the axis, milliseconds a step); a step over several models is one of each."""
         points = []
