@@ -1,46 +1,18 @@
 """What is timed: four shapes of model with their batches, the same for every variant."""
 
-import functools
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
 from iclkit.model import TransformerConfig
-from iclkit.tasks import Batch, Repeats, Task
+from iclkit.tasks import Batch, Markov, Repeats, Task
 from iclkit.tasks.base import generator
 from iclkit.training import TrainConfig
 
 TRAINING = TrainConfig(steps=10**6, lr=1e-3)
 MANY = 8
-
-
-@dataclass(frozen=True)
-class MarkovChains:
-    """Sequences of first-order Markov chains: each sequence follows one of `chains` transition tables."""
-
-    vocab: int = 10
-    length: int = 128
-    batch_size: int = 64
-    chains: int = 1
-
-    def batch(self, seed: int, step: int) -> Batch:
-        """One uniform number a token, looked up in the running sums of its row."""
-        random, tables = generator(seed, step), transition_sums(self.chains, self.vocab)
-        chain = torch.randint(self.chains, (self.batch_size,), generator=random)
-        drawn = torch.rand(self.batch_size, self.length + 1, generator=random)
-        tokens = torch.empty(self.batch_size, self.length + 1, dtype=torch.long)
-        state = torch.randint(self.vocab, (self.batch_size,), generator=random)
-        for t in range(self.length + 1):
-            state = (drawn[:, t, None] > tables[chain, state]).sum(1).clamp(max=self.vocab - 1)
-            tokens[:, t] = state
-        return Batch(tokens[:, :-1], tokens[:, 1:])
-
-
-@functools.cache
-def transition_sums(chains: int, vocab: int) -> torch.Tensor:
-    """Running sums of the rows of random transition tables, `[chains vocab vocab]`."""
-    rows = -torch.rand(chains, vocab, vocab, generator=generator(0, chains, vocab)).log()
-    return (rows / rows.sum(-1, keepdim=True)).cumsum(-1)
+MarkovChains = partial(Markov, vocab=10, K=1, length=128)
 
 
 @dataclass(frozen=True)

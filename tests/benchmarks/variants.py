@@ -73,7 +73,7 @@ def shape_of(key: str) -> tuple[Shape, int]:
     if axis == "models":
         return SHAPES["few-shot"], int(value)
     if axis == "chains":
-        return replace(SHAPES["markov"], task=shapes.MarkovChains(chains=int(value))), 1
+        return replace(SHAPES["markov"], task=shapes.MarkovChains(K=int(value))), 1
     sizes = {"length": 128, "batch_size": 16, "d_model": 64}
     return shapes.markov(**sizes | {{"sequence": "length", "width": "d_model"}[axis]: int(value)}), 1
 
