@@ -9,7 +9,7 @@ update: `choose` holds the rule that was measured (`tests/benchmarks`).
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from pickle import PicklingError
@@ -31,9 +31,9 @@ WORTH = 600e9  # FLOP of all updates together, above which starting processes is
 
 
 def train_many(
-    models: Sequence[Transformer],
-    tasks: Task | Sequence[Task],
-    configs: TrainConfig | Sequence[TrainConfig] | None = None,
+    models: Iterable[Transformer],
+    tasks: Task | Iterable[Task],
+    configs: TrainConfig | Iterable[TrainConfig] | None = None,
     *,
     how: str | None = None,
     measures: Mapping[str, Callable[[Transformer], object]] | None = None,
