@@ -4,6 +4,7 @@ AdamW (Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101) on batches th
 (seed, step). A run that stops and resumes ends with the same numbers as one that never stopped.
 """
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +83,7 @@ class Run:
         """The model as it was after `step` updates; `KeyError` names the checkpoints there are."""
         if step not in self.checkpoints:
             raise KeyError(f"no checkpoint at step {step}; this run kept {sorted(self.checkpoints)}")
-        model = Transformer(self.model.config)
+        model = copy.deepcopy(self.model)
         model.load_state_dict(self.checkpoints[step])
         return model.to(next(self.model.parameters()).device).eval()
 
@@ -163,12 +164,9 @@ def fit(
         for model, config in zip(models, configs)
     ]
     losses = torch.zeros(len(models), steps, device=device)
-    store = (
-        RunFolder(folder, [describe(run, task, measures) for run, task in zip(runs, tasks)])
-        if folder
-        else None
-    )
     try:
+        about = [describe(run, task, measures) for run, task in zip(runs, tasks)] if folder else []
+        store = RunFolder(folder, about) if folder else None
         done = store.resume(runs, stepper, losses) if store else 0
         if done == 0:
             observe(runs, stepper, measures, measure_at, checkpoint_at, 0)
@@ -284,4 +282,5 @@ def describe(run: Run, task: Task, measures) -> str:
             "measured at": run.steps.tolist(),
         },
         sort_keys=True,
+        default=np.generic.item,
     )
