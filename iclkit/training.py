@@ -222,7 +222,7 @@ def check_updates(name: str, steps: Iterable[int]) -> set[int]:
 @torch.no_grad()
 def observe(runs: Sequence[Run], stepper, measures, measure_at: set, checkpoint_at: set, step: int) -> None:
     """Take the measures and the checkpoints that are due after `step` updates."""
-    if step not in measure_at | checkpoint_at:
+    if step not in checkpoint_at and not (measures and step in measure_at):
         return
     stepper.publish()
     for run in runs:

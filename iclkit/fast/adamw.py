@@ -21,11 +21,12 @@ class AdamW:
         self.decay = column([float(c.weight_decay) for c in configs])
         self.clip = column([float("inf") if c.clip is None else float(c.clip) for c in configs])
         self.clips = any(c.clip is not None for c in configs)
-        self.rates = torch.tensor(
-            [[c.lr_at(step) for c in configs] for step in range(configs[0].steps)],
-            dtype=torch.float64,
-            device=rows.device,
-        )
+        self.table = self.rates(range(configs[0].steps)) if rows.is_cuda else None
+
+    def rates(self, steps) -> Float[Tensor, "step model"]:
+        """Learning rates of these updates."""
+        rates = [[config.lr_at(step) for config in self.configs] for step in steps]
+        return torch.tensor(rates, dtype=torch.float64, device=self.rows.device)
 
     def step(self, grads: Float[Tensor, "model size"]) -> None:
         """The next update of every row, at its learning rate by then; clips `grads` in place."""
@@ -44,7 +45,8 @@ class AdamW:
     def update(self, grads: Tensor) -> None:
         """Everything that differs between models or updates stays on the device, as a tensor."""
         cast = lambda column: column.to(grads.dtype)  # noqa: E731
-        lr = self.rates.index_select(0, self.clock - 1).T
+        on_host = self.table is None
+        lr = (self.rates([self.steps - 1]) if on_host else self.table.index_select(0, self.clock - 1)).T
         self.m.mul_(cast(self.beta1)).addcmul_(grads, cast(1 - self.beta1))
         torch.mul(grads, grads, out=self.work)
         self.v.mul_(cast(self.beta2)).addcmul_(self.work, cast(1 - self.beta2))
