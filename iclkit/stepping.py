@@ -163,11 +163,12 @@ class ByAutograd:
     def load(self, state: dict[str, Tensor]) -> None:
         if not self.here:
             self.working.load_state_dict(self.models[0].state_dict())
-        weights = dict(self.working.named_parameters())
+        weights, fused = dict(self.working.named_parameters()), self.optimiser.defaults["fused"]
         for key, value in state.items():
             _, moment, name = key.split("/", 2)
-            where = "cpu" if moment == "step" else weights[name].device
-            self.optimiser.state[weights[name]][moment] = value.to(where).clone()
+            weight = weights[name]
+            like = weight if moment != "step" else torch.empty((), device=weight.device if fused else "cpu")
+            self.optimiser.state[weight][moment] = torch.empty_like(like).copy_(value)
 
 
 def is_pattern(name: str) -> bool:
