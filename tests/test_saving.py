@@ -1,4 +1,4 @@
-"""Runs on disk: killed and resumed equals uninterrupted, bit for bit, however and wherever the run is computed."""
+"""Runs on disk: killed and resumed is uninterrupted, bit for bit, however and wherever it is computed."""
 
 import json
 from dataclasses import replace
@@ -61,7 +61,9 @@ WAYS = {
 def test_killed_and_resumed_is_uninterrupted(way, tmp_path, monkeypatch):
     count, options, kind = WAYS[way]
     steppers, made = [], kind.__init__
-    monkeypatch.setattr(kind, "__init__", lambda self, *a, **k: (steppers.append(self), made(self, *a, **k))[1])
+    monkeypatch.setattr(
+        kind, "__init__", lambda self, *a, **k: (steppers.append(self), made(self, *a, **k))[1]
+    )
     whole = runs_of(count, **options)
     monkeypatch.setattr(RunFolder, "due", lambda self: True)
     fragile = Fragile(vocab=11, length=12, min_period=3, max_period=4, batch_size=6)

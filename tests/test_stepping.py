@@ -1,4 +1,4 @@
-"""Who makes the updates: by hand for plain models, autograd for all others; both say the same and stop alike."""
+"""Who makes the updates: by hand for plain models, autograd for others; both say the same and stop alike."""
 
 import copy
 import shutil
@@ -88,7 +88,9 @@ def test_what_somebody_changed_or_watches_trains_through_autograd(why):
     assert isinstance(build_stepper([model], [PLAN]), ByAutograd)
 
 
-@pytest.mark.parametrize("change", [{"positions": "relative"}, {"positions": "rotary"}, {"smeared_keys": True}])
+@pytest.mark.parametrize(
+    "change", [{"positions": "relative"}, {"positions": "rotary"}, {"smeared_keys": True}]
+)
 def test_variants_without_a_written_derivative_train_through_autograd(change):
     model = Transformer(replace(SMALL, **change))
     assert isinstance(build_stepper([model], [PLAN]), ByAutograd)
@@ -114,7 +116,9 @@ def test_what_autograd_is_chosen_for_takes_effect():
     still = replace(PLAN, weight_decay=0)
     for model in (frozen, muted, watched):
         build_stepper([model], [still]).step([batch_for(model, 0)], 0)
-        moved = {n for n, w in model.named_parameters() if not torch.equal(w, Transformer(ALL).get_parameter(n))}
+        moved = {
+            n for n, w in model.named_parameters() if not torch.equal(w, Transformer(ALL).get_parameter(n))
+        }
         assert ("W_E" in moved) == (model is watched) and "_W_U" in moved
     assert len(calls) == 1
 
@@ -219,10 +223,13 @@ def test_a_bad_batch_is_refused_alike_and_nothing_is_updated(kind, count, messag
 
 
 def test_inputs_of_another_type_or_shape_are_refused_before_any_arithmetic():
-    """The type checker of the tests stops these on the way through autograd; readers have `test_bad_input`."""
+    """Through autograd the tests' type checker stops these first; `test_bad_input` goes without it."""
     model = built(SMALL)
     good, stepper, before = batch_for(model, 0), stepper_of(ByHand, [model]), copy.deepcopy(model)
-    for inputs, got in ((good.inputs.float(), "torch.float32"), (good.inputs[..., None], r"shape \(3, 9, 1\)")):
+    for inputs, got in (
+        (good.inputs.float(), "torch.float32"),
+        (good.inputs[..., None], r"shape \(3, 9, 1\)"),
+    ):
         with pytest.raises(ValueError, match=rf"takes int \[batch seq\].*got.*{got}"):
             stepper.step([good._replace(inputs=inputs)], 0)
     assert gap(model, before) == 0

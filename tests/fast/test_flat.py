@@ -28,7 +28,9 @@ def test_matrices_come_first_and_they_alone_decay(config):
     numbers = torch.arange(float(flat.size))[None]
     for name, view in flat.named(numbers, 0).items():
         first = view.max() < flat.decaying
-        assert first == (dict(model.named_parameters())[name].ndim > 1) and (view < flat.decaying).all() == first
+        assert (
+            first == (dict(model.named_parameters())[name].ndim > 1) and (view < flat.decaying).all() == first
+        )
 
 
 def test_a_view_shares_memory_with_its_own_model_alone():
@@ -36,7 +38,9 @@ def test_a_view_shares_memory_with_its_own_model_alone():
     for view in flat.named(flat.rows, 1).values():
         view.fill_(1.0)
     assert flat.rows.sum(1).tolist() == [0.0, float(flat.size), 0.0]
-    assert all((view.flatten(1).mean(1) == torch.tensor([0.0, 1.0, 0.0])).all() for view in flat.views.values())
+    assert all(
+        (view.flatten(1).mean(1) == torch.tensor([0.0, 1.0, 0.0])).all() for view in flat.views.values()
+    )
 
 
 def test_queries_keys_and_values_are_columns_of_one_product():

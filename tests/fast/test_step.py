@@ -1,4 +1,4 @@
-"""The step by hand against autograd and `torch.optim.AdamW`: losses, gradients, twenty updates, many models."""
+"""The step by hand against autograd and `torch.optim.AdamW`: losses, gradients, twenty updates, M models."""
 
 import copy
 from dataclasses import replace
@@ -21,7 +21,7 @@ PLAN = TrainConfig(steps=STEPS, lr=3e-3)
 
 def of_last(logits, batch):
     """A loss of another kind: squares at the last position, which never fall below a target's number."""
-    return (logits[:, -1] - batch.targets[:, -1:]).square().mean() + logits.logsumexp(-1).mean()
+    return (logits[:, -1] - batch.targets[:, -1:]).square().mean() / 10 + logits.logsumexp(-1).mean()
 
 
 @settings(max_examples=30, deadline=None)
@@ -38,7 +38,9 @@ def test_losses_and_gradients_are_autograds_however_the_batch_is_cut(
 ):
     models = [built(config, seed) for seed in range(len(masks))]
     twins = [copy.deepcopy(model) for model in models]
-    batches = [batch_for(m, seed, size, length, masked) for seed, (m, masked) in enumerate(zip(models, masks))]
+    batches = [
+        batch_for(m, seed, size, length, masked) for seed, (m, masked) in enumerate(zip(models, masks))
+    ]
     step = Step(models, [PLAN] * len(models), None if loss is cross_entropy else loss)
     with mock.patch.object(step_module, "TOKENS", tokens):
         losses = step(batches)
@@ -78,7 +80,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("dtype, loss_gap, weight_gap", [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-5, 2e-4)])
+@pytest.mark.parametrize(
+    "dtype, loss_gap, weight_gap", [(torch.float64, 1e-11, 1e-11), (torch.float32, 1e-5, 1e-5)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_updates_of_three_models_are_those_of_three_runs(kind, dtype, loss_gap, weight_gap):
     models = [built(KINDS[kind], seed, dtype) for seed in range(3)]
@@ -88,13 +92,17 @@ def test_twenty_updates_of_three_models_are_those_of_three_runs(kind, dtype, los
         return [batch_for(m, 3 * n + i, 8, length, masked=i == 1) for i, m in enumerate(models)]
 
     stacked, alone, twins = together(models, DIFFERENT, batches)
-    print(f"{kind} {dtype} loss {(stacked - alone).abs().max():.1e} weights {max(map(gap, models, twins)):.1e}")
+    print(
+        f"{kind} {dtype} loss {(stacked - alone).abs().max():.1e} weights {max(map(gap, models, twins)):.1e}"
+    )
     assert stacked.dtype == dtype and (stacked - alone).abs().max() < loss_gap
     assert max(map(gap, models, twins)) < weight_gap
     assert (stacked[0] - stacked[-1]).abs().min() > 1e-3
 
 
-@pytest.mark.parametrize("dtype, loss_gap, weight_gap", [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-5, 2e-4)])
+@pytest.mark.parametrize(
+    "dtype, loss_gap, weight_gap", [(torch.float64, 1e-11, 1e-11), (torch.float32, 1e-5, 1e-5)]
+)
 @pytest.mark.parametrize("plan", DIFFERENT, ids=["warm-up, cosine, decay", "clip", "linear, clip"])
 @pytest.mark.parametrize("loss", [cross_entropy, of_last])
 def test_twenty_updates_of_one_model_are_those_of_a_plain_loop(plan, loss, dtype, loss_gap, weight_gap):
@@ -112,7 +120,7 @@ def test_a_model_that_diverges_leaves_the_others_as_they_would_be_without_it():
     )
     assert not stacked[-1, 1].isfinite()
     assert (stacked - alone)[:, [0, 2]].abs().max() < 1e-5
-    assert max(gap(models[i], twins[i]) for i in (0, 2)) < 2e-4
+    assert max(gap(models[i], twins[i]) for i in (0, 2)) < 1e-5
 
 
 def test_lengths_and_sizes_may_change_from_step_to_step():
