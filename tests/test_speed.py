@@ -140,8 +140,9 @@ def test_the_pages_numbers_are_the_files():
         one["blocks"] = [[2 * rate, *probes] for rate, *probes in one.get("blocks", [])]
     line = next(line for line in page.steps(shipped) if line.startswith("| plain PyTorch |"))
     for shape, text in zip(shipped.keys("steps")[0], line.split("|")[2:]):
-        assert text.strip() == page.cell(shipped.rate("steps", shape, "plain"))
-        assert text.strip() != page.cell(Results(doubled).rate("steps", shape, "plain"))
+        rate = shipped.rate("steps", shape, "plain")
+        assert text.strip() == page.cell(rate)
+        assert rate is None or text.strip() != page.cell(Results(doubled).rate("steps", shape, "plain"))
     assert page.steps(Results(doubled)) != page.steps(shipped)
     assert page.ratios(Results(doubled)) == page.ratios(shipped)
     assert all(block(shipped) for block in page.BLOCKS.values())
