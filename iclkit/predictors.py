@@ -1,0 +1,213 @@
+"""Ideal observers of a Markov mixture: called like a model, they answer with exact log-probabilities.
+
+    n_j    times state j has come up to here            i      the state now, x_n
+    n_ij   times j has come right after i               C, α   number of states, concentration of the rows
+
+    1-Gen  p_j = (n_j + a) / (n + C a)                  a = Cα + 1 − 1/C: as spread out as π is
+    2-Gen  p_j = (n_ij + α) / (Σ_j n_ij + C α)
+    1-Mem  p_j = Σ_k u_k π^k_j                          u_k ∝ p_k exp Σ_j n_j log π^k_j
+    2-Mem  p_j = Σ_k w_k P^k_ij                         w_k ∝ p_k p^k(x_1) exp Σ_ij n_ij log P^k_ij
+
+Gen knows how chains are drawn and sees the context alone; Mem knows the K training chains and how often each
+is used (p_k). 1 counts states, 2 counts transitions. `distances` says how far a model is from each, `phase`
+names the nearest. Source: Gibson, Cui & Reddy 2026 (https://arxiv.org/abs/2604.12151); a matches the
+variance of π for Dirichlet(α) rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from iclkit.tasks.base import check_whole
+from iclkit.tasks.markov import Chains, Markov
+
+PHASES = ("1-Gen", "2-Gen", "1-Mem", "2-Mem")
+TEST = 2**31  # the seed of test sequences, apart from training's
+CELLS = 2**20  # numbers held at a time: sequences are worked through in parts
+
+
+class Predictor:
+    """Tokens `[batch seq]` → log-probabilities of the next state `[batch seq vocab]`, float64.
+
+    `positions` asks for some places of the sequence only: `(-1,)` is the whole sequence's prediction. Raises
+    `ValueError` for sequences of fewer than two tokens and for symbols that are no states.
+    """
+
+    order: int
+    vocab: int
+    width = 1  # numbers needed a position, beyond counts
+
+    def __call__(
+        self, tokens: Int[Tensor, "batch seq"], positions: Sequence[int] | None = None
+    ) -> Float[Tensor, "batch places vocab"]:
+        return self._in_parts(self._predict, tokens, positions)
+
+    def _in_parts(self, answer: Callable, tokens: Tensor, positions: Sequence[int] | None) -> Tensor:
+        check_tokens(tokens, self.vocab)
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        places = places if positions is None else places[list(positions)]
+        cells = max(tokens.shape[1] * self.vocab**self.order, len(places) * self.width)
+        parts = tokens.split(max(1, CELLS // cells))
+        return torch.cat([answer(part, places) for part in parts])
+
+
+@dataclass(frozen=True)
+class Gen(Predictor):
+    """1-Gen or 2-Gen (`order`): the context's counts, smoothed as chains with Dirichlet(`alpha`) rows ask."""
+
+    order: int
+    vocab: int
+    alpha: float = 1.0
+
+    def __post_init__(self):
+        check_order(self.order)
+        if self.vocab < 2 or not 0 < self.alpha < float("inf"):
+            raise ValueError(f"expected vocab ≥ 2 and a positive alpha; got {self.vocab} and {self.alpha}")
+
+    @property
+    def smoothing(self) -> float:
+        """What is added to each count: α for transitions, Cα + 1 − 1/C for states."""
+        return self.alpha if self.order == 2 else self.vocab * self.alpha + 1 - 1 / self.vocab
+
+    def _predict(self, tokens: Tensor, places: Tensor) -> Tensor:
+        seen = counts(tokens, self.order, self.vocab)[:, places]
+        if self.order == 2:
+            now = tokens[:, places, None, None].expand(-1, -1, 1, self.vocab)
+            seen = seen.unflatten(2, (self.vocab, self.vocab)).gather(2, now)[:, :, 0]
+        seen = seen + self.smoothing
+        return (seen / seen.sum(-1, keepdim=True)).log()
+
+
+@dataclass(frozen=True, eq=False)
+class Mem(Predictor):
+    """1-Mem or 2-Mem (`order`): which of these chains is it, given the context, and what comes next there.
+
+    Raises `ValueError` for a sequence that none of the chains can make. A probability below 1e-308 comes out
+    as 0.
+    """
+
+    order: int
+    chains: Chains
+
+    def __post_init__(self):
+        check_order(self.order)
+
+    @property
+    def vocab(self) -> int:
+        return self.chains.log_pi.shape[1]
+
+    @property
+    def width(self) -> int:
+        return len(self.chains)
+
+    def log_posterior(
+        self, tokens: Int[Tensor, "batch seq"], positions: Sequence[int] | None = None
+    ) -> Float[Tensor, "batch places K"]:
+        """Log-probability of each chain after each prefix."""
+        return self._in_parts(self._posterior, tokens, positions)
+
+    def _posterior(self, tokens: Tensor, places: Tensor) -> Tensor:
+        return self._joint(tokens, places).log_softmax(2)
+
+    def _predict(self, tokens: Tensor, places: Tensor) -> Tensor:
+        weights = self._joint(tokens, places)
+        weights = weights.sub_(weights.amax(2, keepdim=True)).exp_()
+        if self.order == 1:
+            return (weights @ self.chains.pi / weights.sum(2, keepdim=True)).log()
+        now, answer = tokens[:, places], weights.new_empty(*weights.shape[:2], self.vocab)
+        for state in range(self.vocab):
+            answer[now == state] = weights[now == state] @ self.chains.P[:, state]
+        return (answer / weights.sum(2, keepdim=True)).log()
+
+    def _joint(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Log p_k + log p(prefix given chain k), `[batch places K]`."""
+        c, seen = self.chains, counts(tokens, self.order, self.vocab)[:, places]
+        table = c.log_pi if self.order == 1 else c.log_P.flatten(1)
+        impossible = torch.isneginf(table)
+        joint = seen @ table.masked_fill(impossible, 0).T
+        if impossible.any():
+            joint.masked_fill_(seen @ impossible.double().T > 0, -torch.inf)
+        joint += c.log_weights if self.order == 1 else c.log_weights + c.log_start.T[tokens[:, :1]]
+        if (lost := torch.isneginf(joint.amax(2))).any():
+            row, place = lost.nonzero()[0].tolist()
+            raise ValueError(
+                f"none of the K={len(c)} chains can make the first {int(places[place]) + 1} states of "
+                f"{tokens[row].tolist()}; give every transition some probability, or leave such sequences out"
+            )
+        return joint
+
+
+def counts(tokens: Int[Tensor, "batch seq"], order: int, vocab: int) -> Float[Tensor, "batch seq symbols"]:
+    """How often each state (order 1), or each transition C i + j (order 2), has come up to each place."""
+    symbols = tokens if order == 1 else vocab * tokens[:, :-1] + tokens[:, 1:]
+    seen = torch.zeros(*symbols.shape, vocab**order, dtype=torch.float64, device=tokens.device)
+    return F.pad(seen.scatter_(2, symbols[:, :, None], 1.0).cumsum(1), (0, 0, order - 1, 0))
+
+
+def predictors(task: Markov) -> dict[str, Predictor]:
+    """The four ideal observers of a task, by name; `ValueError` where there is no set of chains to know."""
+    gens = {f"{order}-Gen": Gen(order, task.vocab, task.alpha) for order in (1, 2)}
+    return gens | {f"{order}-Mem": Mem(order, task.chains()) for order in (1, 2)}
+
+
+def check_order(order: int) -> None:
+    """`ValueError` unless 1 (states) or 2 (transitions)."""
+    if order not in (1, 2):
+        raise ValueError(f"order is 1 (counts states) or 2 (counts transitions); got {order!r}")
+
+
+def check_tokens(tokens: Tensor, vocab: int) -> None:
+    """`ValueError` unless `[batch seq]` of at least one sequence of at least two states below `vocab`."""
+    if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64 or tokens.dim() != 2:
+        got = f"{tokens.dtype} {list(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise ValueError(f"a predictor takes tokens [batch seq] in torch.int64; got {got}")
+    if tokens.shape[0] < 1 or tokens.shape[1] < 2:
+        raise ValueError(f"expected sequences of at least two states; got {list(tokens.shape)}")
+    low, high = tokens.min().item(), tokens.max().item()
+    if low < 0 or high >= vocab:
+        raise ValueError(f"states are 0 … {vocab - 1}; got tokens from {low} to {high}")
+
+
+class Distances:
+    """How far a model is from each ideal observer of `task`: a function model → `[2, 4]`, in nats.
+
+    Rows are the two test sets: `sequences` from the training chains, then as many from chains of their own.
+    Columns are PHASES. An entry is mean KL(predictor ‖ model) over sequences and `positions`, by default the
+    last. Test sequences are named by `seed` and never meet those of training; what the observers say of them
+    is worked out once. `apart` `[2, 4, 4]` holds KL(row ‖ column) between the observers themselves.
+    Raises `ValueError` for a model that answers over other symbols than the task's.
+    """
+
+    def __init__(self, task: Markov, sequences: int = 2000, positions: Sequence[int] = (-1,), seed: int = 0):
+        check_whole("sequences", sequences)
+        tasks = [replace(t, batch_size=sequences) for t in (task, task.fresh())]
+        self.positions, self.vocab = list(positions), task.vocab
+        self.tokens = torch.stack([t.batch(TEST, seed).inputs for t in tasks])
+        observers = predictors(task).values()
+        self.answers = torch.stack([torch.stack([p(x, positions) for p in observers]) for x in self.tokens])
+        self.apart = torch.stack([divergence(self.answers, q[:, None]) for q in self.answers.unbind(1)], 2)
+
+    @torch.no_grad()
+    def __call__(self, model: Callable[[Tensor], Tensor]) -> Float[Tensor, "2 4"]:
+        return divergence(self.answers, self.answer(model)[:, None])
+
+    def answer(self, model: Callable[[Tensor], Tensor]) -> Float[Tensor, "2 sequences places vocab"]:
+        """The model's log-probabilities on the test sequences."""
+        device = next((w.device for w in getattr(model, "parameters", list)()), self.tokens.device)
+        logits = [model(part.to(device))[:, self.positions] for part in self.tokens.flatten(0, 1).split(250)]
+        if logits[0].shape[-1] != self.vocab:
+            raise ValueError(
+                f"the model answers over {logits[0].shape[-1]} symbols, the task has {self.vocab} states"
+            )
+        answer = torch.cat(logits).double().log_softmax(-1).to(self.tokens.device)
+        return answer.unflatten(0, self.tokens.shape[:2])
+
+
+def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Mean KL(p ‖ q) in nats over sequences and places, of log-probabilities `[… sequences places vocab]`."""
+    gap = (log_p - log_q).masked_fill(torch.isneginf(log_p), 0)
+    return (log_p.exp() * gap).sum(-1).mean((-1, -2))
