@@ -23,7 +23,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
 from iclkit.environment import progress_bar
-from iclkit.records.pieces import Job, Outcome, as_json, attempt, key, read, starts
+from iclkit.records.pieces import LIVES, Job, Outcome, as_json, attempt, key, read, starts
 from iclkit.records.store import Record, versions
 
 FORMAT = 1
@@ -143,8 +143,11 @@ def ends(run: Callable, left: dict[Path, Job], jobs: int | None) -> Iterator[Out
     while left:
         suspects = [job for job in left.values() if broken and starts(job, sweep)]
         batch = suspects[:1] or list(left.values())
+        given_up = suspects and starts(batch[0], sweep) >= LIVES
         try:
-            with closing(engine(run, batch, sweep, wait or bool(suspects), jobs)) as outcomes:
+            with closing(
+                engine(run, batch, sweep, wait or bool(suspects), 1 if given_up else jobs)
+            ) as outcomes:
                 for outcome in outcomes:
                     if outcome.state != "busy":
                         del left[outcome.file]
@@ -173,7 +176,7 @@ def engine(run: Callable, batch: list[Job], sweep: str, wait: bool, jobs: int | 
     local, streams = backend.supports_inner_max_num_threads, backend.supports_return_generator
     with parallel_config(backend="loky", inner_max_num_threads=1) if local else nullcontext():
         pool = Parallel(
-            n_jobs=jobs or chosen or -1,
+            n_jobs=2 if len(batch) == 1 else jobs or chosen or -1,
             batch_size=1,
             pre_dispatch="n_jobs" if streams else "all",
             return_as="generator_unordered" if streams else "list",

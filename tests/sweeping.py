@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from iclkit import Repeats, Transformer, TransformerConfig, train
+from iclkit import Repeats, TrainConfig, Transformer, TransformerConfig, train
 
 BASE = {"seed": 0, "how": "well", "log": ""}
 
@@ -75,6 +75,16 @@ def slowly_trained(config, folder):
         file.write(f"{config.seed}\n")
     time.sleep(0.8)
     return trained(config, folder)
+
+
+def killed_and_trained(config, folder):
+    """A training run that is killed as its config says: always, or the first time."""
+    first = not folder.exists()
+    folder.mkdir(exist_ok=True)
+    if config["how"] == "kills" or (config["how"] == "kills once" and first):
+        os.kill(os.getpid(), signal.SIGKILL)
+    found = trained(TrainConfig(steps=10, seed=config["seed"]))
+    return found | {"process": os.getpid(), "again": not first}
 
 
 def page_blocks() -> list[str]:

@@ -2,51 +2,27 @@
 
 import importlib.util
 import os
-import signal
 
 import numpy as np
 import pytest
+import sweeping
 from joblib import parallel_config
 
 from conftest import missing
-from iclkit import Repeats, TrainConfig, Transformer, TransformerConfig, grid, sweep, train
+from iclkit import sweep
 from iclkit.sweep import SweepError
 
-POINTS = grid({"seed": 0, "how": "well"}, seed=range(5))
-KILLED_ONCE, KILLS = POINTS[2] | {"how": "is killed once"}, POINTS[1] | {"how": "kills"}
-
-
-def trained(config, folder):
-    """A small training run that may be killed, always or the first time."""
-    first = not folder.exists()
-    folder.mkdir(exist_ok=True)
-    if config["how"] == "kills" or (config["how"] == "is killed once" and first):
-        os.kill(os.getpid(), signal.SIGKILL)
-    import torch
-
-    task = Repeats(vocab=8, length=8, min_period=3, max_period=4, batch_size=4)
-    model = TransformerConfig(d_vocab=8, n_ctx=8, n_layers=1, d_model=8, n_heads=2)
-    run = train(Transformer(model, seed=config["seed"]), task, TrainConfig(steps=10), progress=False)
-    return {
-        "losses": run.losses,
-        "threads": torch.get_num_threads(),
-        "process": os.getpid(),
-        "again": not first,
-    }
+ENDS = {2: "kills once", 4: "kills"}
+POINTS = [{"seed": seed, "how": ENDS.get(seed, "well")} for seed in range(6)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def importable():
-    """Workers are new processes: they find this file by PYTHONPATH, as they would find a reader's module."""
+    """Workers are new processes: they find a module of the tests by PYTHONPATH, as they would a reader's."""
     with pytest.MonkeyPatch.context() as patch:
-        folders = [os.path.dirname(__file__), os.environ.get("PYTHONPATH", "")]
+        folders = [os.path.dirname(sweeping.__file__), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
         yield
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    return sweep(trained, POINTS, folder=tmp_path_factory.mktemp("alone"), jobs=1)
 
 
 @pytest.fixture(scope="module")
@@ -77,35 +53,28 @@ def ray(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["dask", "ray"])
-def test_a_cluster_gives_the_same_records_and_survives_a_killed_worker(name, alone, tmp_path, request):
-    with parallel_config(backend=request.getfixturevalue(name)):
-        found = sweep(trained, [*POINTS[:2], KILLED_ONCE, *POINTS[3:]], folder=tmp_path)
-    for a, b in zip(alone, found):
-        np.testing.assert_array_equal(a["losses"], b["losses"])
-        assert b["threads"] == 1 and b["process"] != os.getpid()
-    assert [record["again"].item() for record in found] == [False, False, True, False, False]
-    assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
-
-
-@pytest.mark.parametrize("name", ["dask", "ray"])
-def test_a_config_that_kills_its_workers_is_reported_and_the_others_are_kept(name, alone, tmp_path, request):
+def test_a_cluster_gives_equal_records_and_survives_killed_workers(name, tmp_path, request):
     with parallel_config(backend=request.getfixturevalue(name)), pytest.raises(SweepError) as error:
-        sweep(trained, [POINTS[0], KILLS, POINTS[2]], folder=tmp_path)
-    assert [config["seed"] for config, _ in error.value.failures] == [1]
-    assert "its worker died 2 times" in str(error.value)
-    for a, b in zip((alone[0], alone[2]), error.value.records):
-        np.testing.assert_array_equal(a["losses"], b["losses"])
+        sweep(sweeping.killed_and_trained, POINTS, folder=tmp_path / name)
+    ((config, why),) = error.value.failures
+    assert config["seed"] == 4 and "its worker died 2 times" in why
+    found = {record.meta["config"]["seed"]: record for record in error.value.records}
+    assert [seed for seed, record in found.items() if record["again"]] == [2]
+    well = [point | {"how": "well"} for point in POINTS if point["seed"] != 4]
+    for here in sweep(sweeping.killed_and_trained, well, folder=tmp_path / "here", jobs=1):
+        there = found.pop(here.meta["config"]["seed"])
+        np.testing.assert_array_equal(there["losses"], here["losses"])
+        assert there["threads"] == 1 and there["process"] != os.getpid()
+    assert not found and {path.suffix for path in (tmp_path / name).iterdir()} <= {".npz", ".lock", ""}
 
 
 def test_the_cluster_blocks_of_the_page_run(tmp_path, dask):
     if importlib.util.find_spec("submitit") is None:
         missing("peers", "submitit is not installed (requirements-peers.txt)")
-    from sweeping import page_blocks, run_script
-
-    run, laptop, slurm, cluster = page_blocks()
+    run, laptop, slurm, cluster = sweeping.page_blocks()
     (tmp_path / "rates.py").write_text(run)
     show = "\nprint([float(record['losses'][-1]) for record in records])\n"
-    told = run_script(show.join([laptop, slurm, cluster, ""]), tmp_path).splitlines()
+    told = sweeping.run_script(show.join([laptop, slurm, cluster, ""]), tmp_path).splitlines()
     losses = [line for line in told if line.startswith("[")]
     assert len(losses) == 3 and len(set(losses)) == 1
     for folder in ("rates", "rates_slurm", "rates_dask"):
