@@ -1,5 +1,7 @@
 """Training: it learns, it repeats bit for bit, and a killed run ends as if it had never been killed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.saving import RunFolder
 from iclkit.tasks import Repeats
-from iclkit.training import TrainConfig, cross_entropy, train
+from iclkit.training import TrainConfig, cross_entropy, fit, train
 
 SHAPE = TransformerConfig(d_vocab=8, n_ctx=16, n_layers=1, d_model=16, n_heads=2)
 TASK = Repeats(vocab=8, length=16, min_period=3, max_period=5, batch_size=16)
@@ -116,7 +118,9 @@ def test_hooks_act_during_training():
         return z * 0
 
     start = Transformer(SHAPE)
-    run = train(Transformer(SHAPE), TASK, TrainConfig(steps=3, weight_decay=0.0), fwd_hooks=[(("z", 0), silent)])
+    run = train(
+        Transformer(SHAPE), TASK, TrainConfig(steps=3, weight_decay=0.0), fwd_hooks=[(("z", 0), silent)]
+    )
     torch.testing.assert_close(run.model.W_O, start.W_O, atol=0, rtol=0)
     assert not torch.equal(run.model.W_E, start.W_E)
 
@@ -148,3 +152,81 @@ def test_what_does_not_fit_is_refused():
         train(Transformer(SHAPE), TASK, TrainConfig(steps=301, lr=1e9))
     with pytest.raises(KeyError, match=r"kept \[2\]"):
         train(Transformer(SHAPE), TASK, TrainConfig(steps=3), checkpoint_at=[2]).at(1)
+
+
+def test_a_stack_gives_the_runs_that_its_models_have_alone():
+    plans = [PLAN, TrainConfig(steps=30, lr=1e-2, seed=7, clip=0.5), TrainConfig(steps=30, warmup=9)]
+    tasks = [TASK, replace(TASK, repeats_only=True), replace(TASK, min_period=4)]
+    options = dict(measures={"loss": evaluated}, measure_at=[0, 15, 30], checkpoint_at=[10])
+    stack = fit([Transformer(SHAPE, seed) for seed in range(3)], tasks, plans, **options)
+    for seed, (run, task, plan) in enumerate(zip(stack, tasks, plans)):
+        alone = train(Transformer(SHAPE, seed), task, plan, **options)
+        torch.testing.assert_close(weights(run.model), weights(alone.model), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(weights(run.at(10)), weights(alone.at(10)), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(run.losses, alone.losses, atol=1e-5)
+        np.testing.assert_allclose(run.history["loss"], alone.history["loss"], atol=1e-5)
+        assert run.config is plan and not run.model.training
+
+
+def test_beside_a_diverging_model_of_a_stack_the_others_end_as_alone():
+    models, plans = [Transformer(SHAPE, seed) for seed in range(3)], [PLAN, replace(PLAN, lr=1e30), PLAN]
+    stack = fit(models, [TASK] * 3, plans, strict=False)
+    assert not np.isfinite(stack[1].losses[-1])
+    for seed in (0, 2):
+        alone = train(Transformer(SHAPE, seed), TASK, PLAN)
+        torch.testing.assert_close(weights(stack[seed].model), weights(alone.model), atol=1e-5, rtol=1e-5)
+
+
+def test_by_hand_and_through_a_hook_that_does_nothing_are_one_run():
+    plain = train(Transformer(SHAPE), TASK, PLAN)
+    watched = train(Transformer(SHAPE), TASK, PLAN, fwd_hooks=[("hook_embed", lambda tensor, hook: None)])
+    torch.testing.assert_close(weights(plain.model), weights(watched.model), atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(plain.losses, watched.losses, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fwd_hooks", [[], [("hook_embed", lambda tensor, hook: None)]], ids=["hand", "autograd"]
+)
+def test_training_on_a_copy_measures_the_trained_weights_and_brings_them_home(fwd_hooks):
+    options = dict(
+        measures={"loss": evaluated}, measure_at=[0, 7, 30], checkpoint_at=[7], fwd_hooks=fwd_hooks
+    )
+    home, copied = train(Transformer(SHAPE), TASK, PLAN, **options), Transformer(SHAPE)
+    away = train(copied, TASK, PLAN, device="cpu:0", **options)
+    assert away.model is copied and torch.equal(weights(home.model), weights(copied))
+    assert np.array_equal(home.history["loss"], away.history["loss"])
+    assert torch.equal(weights(home.at(7)), weights(away.at(7)))
+
+
+class Blank(Repeats):
+    """No target counts."""
+
+    def batch(self, seed, step):
+        batch = super().batch(seed, step)
+        return batch._replace(mask=torch.zeros_like(batch.targets, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    "fwd_hooks", [[], [("hook_embed", lambda tensor, hook: None)]], ids=["hand", "autograd"]
+)
+def test_a_mask_that_leaves_no_target_is_named(fwd_hooks):
+    blank = Blank(vocab=8, length=16, min_period=3, max_period=5, batch_size=16)
+    with pytest.raises(FloatingPointError, match="does the batch's mask leave a target that counts"):
+        train(Transformer(SHAPE), blank, PLAN, fwd_hooks=fwd_hooks)
+
+
+@pytest.mark.parametrize(
+    "task", [TASK, Fragile(vocab=8, length=16, min_period=3, max_period=5, batch_size=16)]
+)
+def test_a_trained_model_owns_its_weights_even_when_training_broke_off(task):
+    model = Transformer(SHAPE)
+    kept = dict(model.named_parameters())
+    if task is TASK:
+        train(model, task, PLAN)
+    else:
+        with pytest.raises(Killed):
+            train(model, task, PLAN)
+    assert not torch.equal(weights(model), weights(Transformer(SHAPE)))
+    for name, weight in model.named_parameters():
+        assert weight is kept[name] and weight.is_contiguous() and weight.is_leaf
+        assert weight.untyped_storage().nbytes() == weight.nbytes
