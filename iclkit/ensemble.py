@@ -40,6 +40,8 @@ def train_many(
     measure_at: Iterable[int] | None = None,
     checkpoint_at: Iterable[int] = (),
     loss: Callable = cross_entropy,
+    precision: str = "float32",
+    compile: bool = False,
     folder: str | Path | None = None,
     device: str | torch.device | None = None,
     progress: bool | None = None,
@@ -47,9 +49,9 @@ def train_many(
     """Train `models` in place, each on its task with its config, and return their `Run`s in order.
 
     One task or config serves all. Seeds, learning rate, betas, decay, warm-up, schedule, clipping, initial
-    weights and task data may differ; stacked models share shape, number of steps and shape of batch.
-    `how` overrules the measured rule. With `folder`, runs are saved and resume as in `train`. A model that
-    diverges does not harm the others: its last loss is NaN or infinite, and a warning names it.
+    weights and task data may differ; stacked models share shape, number of steps and shape of batch, in
+    float32. `how` overrules the measured rule; the rest is as in `train`. A model that diverges does not
+    harm the others: its last loss is NaN or infinite, and a warning names it.
     Raises `ValueError` for lists that do not match, an unknown `how`, and models that cannot be stacked.
     """
     if how is not None and how not in WAYS:
@@ -60,10 +62,12 @@ def train_many(
         "measure_at": None if measure_at is None else list(measure_at),
         "checkpoint_at": list(checkpoint_at),
         "loss": loss,
+        "precision": precision,
+        "compile": compile,
         "device": torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
         "strict": False,
     }
-    how = decide(how, jobs, folder, options["device"])
+    how = decide(how, jobs, folder, options)
     if how == "stacked":
         runs = fit(*zip(*jobs), folder=folder, progress=progress, **options)
     else:
@@ -101,20 +105,22 @@ def matched(models, tasks, configs) -> list[tuple[Transformer, Task, TrainConfig
     return jobs
 
 
-def decide(how: str | None, jobs: list[tuple], folder: str | Path | None, device: torch.device) -> str:
+def decide(how: str | None, jobs: list[tuple], folder: str | Path | None, options: dict) -> str:
     """`how` if it can be, else what goes on with the runs in `folder`, else the measured rule's choice."""
     if how in ("processes", "loop"):
         return how
-    models, _, configs = zip(*jobs)
+    (models, _, configs), device = zip(*jobs), options["device"]
     batches = [tuple(batch_on(device, task, config.seed, 0).targets.shape) for _, task, config in jobs]
     trouble = unlike(models, configs, batches, device)
+    if options["precision"] != "float32" or (options["compile"] and device.type != "cuda"):
+        trouble = "stacked models train in float32, and compiled only on CUDA"
     if how and trouble:
         raise ValueError(f'{trouble}; train these with how="processes" or how="loop"')
-    began_apart = folder is not None and any(Path(folder).glob("*/run.safetensors"))
-    began_stacked = folder is not None and not trouble and (Path(folder) / "run.safetensors").is_file()
-    if how or began_stacked:
+    begun = lambda pattern: folder is not None and any(Path(folder).glob(pattern))  # noqa: E731
+    if how or (begun("run.safetensors") and not trouble):
         return "stacked"
-    return choose(models, configs, batches, not trouble and not began_apart, device)
+    stackable = not trouble and not begun("[0-9]*/run.safetensors")
+    return choose(models, configs, batches, stackable, device)
 
 
 def unlike(models, configs, batches: list[tuple], device: torch.device) -> str | None:

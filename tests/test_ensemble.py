@@ -22,6 +22,7 @@ from iclkit import ensemble
 from iclkit.ensemble import WAYS, choose, train_many, update_flop
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.saving import RunFolder
+from iclkit.stepping import has_bfloat16
 from iclkit.tasks import Batch, Repeats
 from iclkit.tasks.base import generator
 from iclkit.training import TrainConfig, cross_entropy, train
@@ -309,6 +310,20 @@ def test_what_cannot_be_stacked_is_said_and_not_chosen(said, monkeypatch):
     ):
         train_many(*UNSTACKED[said](), how="stacked")
     assert len(train_many(*UNSTACKED[said]())) == 2
+
+
+@pytest.mark.parametrize("option", [{"precision": "bfloat16"}, {"compile": True}])
+def test_another_arithmetic_is_not_stacked(option):
+    with pytest.raises(ValueError, match="in float32, and compiled only on CUDA; train these with how="):
+        train_many(models(2), TASKS[0], CONFIGS[:2], how="stacked", **option)
+
+
+def test_bfloat16_is_handed_on():
+    if not has_bfloat16(torch.device("cpu")):
+        pytest.skip("this processor has no bfloat16")
+    runs = train_many(models(2), TASKS[0], CONFIGS[:2], precision="bfloat16")
+    for run, model, config in zip(runs, models(2), CONFIGS):
+        assert np.array_equal(run.losses, train(model, TASKS[0], config, precision="bfloat16").losses)
 
 
 def test_some_devices_have_no_stack():
