@@ -2,6 +2,8 @@
 
 import copy
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -283,8 +285,22 @@ def test_bfloat16_follows_float32_and_keeps_weights_and_moments_in_float32(monke
     assert isinstance(stepper, ByAutograd) and {v.dtype for v in stepper.state().values()} == {torch.float32}
 
 
+COMPILED = """
+import torch
+from iclkit import Repeats, TrainConfig, Transformer, TransformerConfig, train
+shape = TransformerConfig(d_vocab=8, n_ctx=12, n_layers=1, d_model=8, n_heads=2, d_mlp=16, layer_norm=True)
+task = Repeats(vocab=8, length=12, min_period=3, max_period=4, batch_size=8)
+runs = [train(Transformer(shape), task, TrainConfig(steps=20, lr=3e-3), compile=c) for c in (False, True)]
+print(abs(runs[0].losses - runs[1].losses).max())
+print(max((w - v).abs().max().item() for w, v in zip(*(run.model.parameters() for run in runs))))
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+"""
+
+
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
 def test_compiled_updates_are_the_eager_ones():
-    model, twin = (built(ALL, 0, torch.float32) for _ in range(2))
-    assert (losses_of(model, compile=True) - losses_of(twin)).abs().max() < 1e-5
-    assert gap(model, twin) < 2e-4
+    """In a process of its own: the tests' type checker cannot be compiled."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    losses, weights, graphs = map(float, done.stdout.split())
+    assert losses < 1e-5 and weights < 1e-5 and graphs > 0
