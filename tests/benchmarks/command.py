@@ -23,6 +23,7 @@ from benchmarks.blocks import Group, Plan
 from benchmarks.crews import Cell, Crew, WorkerError
 from benchmarks.results import SHIPPED, Store
 from benchmarks.shapes import SHAPES
+from benchmarks.work import work_of
 from iclkit.records.making import cache_folder
 
 PARTS = ("steps", "many", "scaling", "shares")
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     measure(groups_of(options), store, plan)
     if "shares" in options.parts:
         take_shares(options.shapes, store, plan)
+        count_work(options.shapes, store)
     print(page.as_text(store))
     whole = options.parts == list(PARTS) and options.shapes == list(SHAPES) and not options.variants
     if target := options.results or (SHIPPED if whole else None):
@@ -113,6 +115,15 @@ def take_shares(shapes: list[str], store: Store, plan: Plan) -> None:
             print(f"shares of {shape}: {error}", file=sys.stderr)
         finally:
             crew.end()
+
+
+def count_work(shapes: list[str], store: Store) -> None:
+    """What a step of each shape asks of a GPU."""
+    counted = store.data.setdefault("work", {})
+    for shape in shapes:
+        if shape not in counted:
+            counted[shape] = work_of(shape)
+            store.save()
 
 
 def labels() -> dict:

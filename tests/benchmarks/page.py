@@ -8,6 +8,8 @@ from benchmarks.results import Results, Spread, exponent
 EAGER = ("plain", "hugging-face", "x-transformers", "transformer-lens", "torch-encoder")
 JAX = ("jax", "jax-scan", "equinox")
 LIMITS = ("limit", "limit-bfloat16")
+START = 5e-6  # seconds to start a kernel from Python
+CARDS = {"T4": (8.1, 0.32), "A100": (19.5, 2.0), "H200": (67.0, 4.8)}  # float32 TFLOP/s, TB/s
 AXES = {
     "sequence": "sequence length, 16 sequences",
     "width": "d_model, 16 sequences of 128",
@@ -134,6 +136,26 @@ def shares(results: Results) -> list[str]:
     return table(["share of the step", *map(results.label, taken)], rows)
 
 
+def gpu(results: Results) -> list[str]:
+    """What the counted work of a step allows on a GPU: arithmetic, not measurement."""
+    work, rows = results.data.get("work", {}), []
+    for shape, one in work.items():
+        row = [
+            results.label(shape),
+            str(one["kernels"]),
+            number(one["bytes"] / 1e6),
+            number(one["flop"] / 1e9),
+        ]
+        row.append(number(1 / (one["kernels"] * START)))
+        for peak, bandwidth in CARDS.values():
+            row.append(number(1 / max(one["bytes"] / (bandwidth * 1e12), one["flop"] / (peak * 1e12))))
+        rows.append(row)
+    head = ["at most, a second", "kernels", "MB moved", "GFLOP", "steps, started one by one"]
+    sheets = "; ".join(f"{card} {peak} TFLOP/s, {speed} TB/s" for card, (peak, speed) in CARDS.items())
+    assumed = f"Assumed: {START * 1e6:g} µs to start a kernel; in float32, by the data sheets, {sheets}."
+    return [*table([*head, *(f"models × steps, {card}" for card in CARDS)], rows), "", assumed]
+
+
 def failures(results: Results) -> list[str]:
     """What could not be measured, and why."""
     wrong = []
@@ -145,7 +167,7 @@ def failures(results: Results) -> list[str]:
 
 BLOCKS = {
     block.__name__: block
-    for block in (setting, steps, ratios, many, first, memory, scaling, shares, failures)
+    for block in (setting, steps, ratios, many, first, memory, scaling, shares, gpu, failures)
 }
 
 
