@@ -9,13 +9,15 @@
     2-Mem  p_j = Σ_k w_k P^k_ij                         w_k ∝ p_k p^k(x_1) exp Σ_ij n_ij log P^k_ij
 
 Gen knows how chains are drawn and sees the context alone; Mem knows the K training chains and how often each
-is used (p_k). 1 counts states, 2 counts transitions. `distances` says how far a model is from each, `phase`
+is used (p_k). 1 counts states, 2 counts transitions. `Distances` say how far a model is from each, `phase`
 names the nearest. Source: Gibson, Cui & Reddy 2026 (https://arxiv.org/abs/2604.12151); a matches the
 variance of π for Dirichlet(α) rows.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +29,7 @@ from iclkit.tasks.markov import Chains, Markov
 
 PHASES = ("1-Gen", "2-Gen", "1-Mem", "2-Mem")
 TEST = 2**31  # the seed of test sequences, apart from training's
+UNDECIDED = "undecided"
 CELLS = 2**20  # numbers held at a time: sequences are worked through in parts
 
 
@@ -173,13 +176,12 @@ def check_tokens(tokens: Tensor, vocab: int) -> None:
 
 
 class Distances:
-    """How far a model is from each ideal observer of `task`: a function model → `[2, 4]`, in nats.
+    """How far a model is from each ideal observer of `task`: a function model → `[2, 5]`, in nats.
 
-    Rows are the two test sets: `sequences` from the training chains, then as many from chains of their own.
-    Columns are PHASES. An entry is mean KL(predictor ‖ model) over sequences and `positions`, by default the
-    last. Test sequences are named by `seed` and never meet those of training; what the observers say of them
-    is worked out once. `apart` `[2, 4, 4]` holds KL(row ‖ column) between the observers themselves.
-    Raises `ValueError` for a model that answers over other symbols than the task's.
+    Rows are the two test sets: `sequences` from the training chains, then as many from a new chain each.
+    Columns are PHASES, then a uniform guess. An entry is mean KL(predictor ‖ model) over sequences and
+    `positions`, by default the last. Test sequences are named by `seed` and never meet those of training;
+    observers answer them once. Raises `ValueError` for a model that answers over other symbols.
     """
 
     def __init__(self, task: Markov, sequences: int = 2000, positions: Sequence[int] = (-1,), seed: int = 0):
@@ -188,12 +190,22 @@ class Distances:
         self.positions, self.vocab = list(positions), task.vocab
         self.tokens = torch.stack([t.batch(TEST, seed).inputs for t in tasks])
         observers = predictors(task).values()
-        self.answers = torch.stack([torch.stack([p(x, positions) for p in observers]) for x in self.tokens])
-        self.apart = torch.stack([divergence(self.answers, q[:, None]) for q in self.answers.unbind(1)], 2)
+        answers = [torch.stack([observer(x, positions) for observer in observers]) for x in self.tokens]
+        guess = torch.full_like(answers[0][:1], -math.log(task.vocab))
+        self.answers = torch.stack([torch.cat([answer, guess]) for answer in answers])
+
+    @cached_property
+    def apart(self) -> Float[Tensor, "2 5 5"]:
+        """KL(row ‖ column) between the observers themselves, on both test sets."""
+        return torch.stack([divergence(self.answers, q[:, None]) for q in self.answers.unbind(1)], 2)
 
     @torch.no_grad()
-    def __call__(self, model: Callable[[Tensor], Tensor]) -> Float[Tensor, "2 4"]:
+    def __call__(self, model: Callable[[Tensor], Tensor]) -> Float[Tensor, "2 5"]:
         return divergence(self.answers, self.answer(model)[:, None])
+
+    def phase(self, distances, margin: float = 0.2, alike: float = 0.01) -> str:
+        """The phase that these distances name: `phase` with this task's `apart`."""
+        return phase(distances, self.apart, margin, alike)
 
     def answer(self, model: Callable[[Tensor], Tensor]) -> Float[Tensor, "2 sequences places vocab"]:
         """The model's log-probabilities on the test sequences."""
@@ -211,3 +223,33 @@ def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     """Mean KL(p ‖ q) in nats over sequences and places, of log-probabilities `[… sequences places vocab]`."""
     gap = (log_p - log_q).masked_fill(torch.isneginf(log_p), 0)
     return (log_p.exp() * gap).sum(-1).mean((-1, -2))
+
+
+def phase(distances, apart, margin: float = 0.2, alike: float = 0.01) -> str:
+    """The phase that `Distances` name, one of PHASES or UNDECIDED.
+
+        2-Mem or 1-Mem    when it is nearest on training chains
+        2-Gen or 1-Gen    when it is nearest on fresh chains, and on training chains too
+        undecided         otherwise
+
+    Nearest means that the next one, a uniform guess included, is more than `margin` (a share) further away;
+    for Gen, on fresh chains. A Mem whose KL to the Gen of its order is below `alike` nats on training chains,
+    as 1-Mem's is when there are many, says nothing of its own and takes no part. `apart`: `Distances.apart`.
+    """
+    distances, apart = torch.as_tensor(distances).double(), torch.as_tensor(apart).double()
+    if distances.shape != (2, 5) or apart.shape != (2, 5, 5):
+        raise ValueError(
+            "expected distances [2, 5] and apart [2, 5, 5], as Distances(task) gives them; "
+            f"got {list(distances.shape)} and {list(apart.shape)}"
+        )
+    twins = apart[0, (2, 3), (0, 1)] < alike
+    distances = distances.clone()
+    distances[:, 2:4][:, twins] = torch.inf
+    nearest = distances.argmin(1).tolist()
+    best, second = distances.topk(2, largest=False).values.unbind(1)
+    clear = (second > (1 + margin) * best).tolist()  # false where a distance is not a number
+    if nearest[0] in (2, 3) and clear[0]:
+        return PHASES[nearest[0]]
+    if nearest[1] in (0, 1) and clear[1] and nearest[0] == nearest[1]:
+        return PHASES[nearest[1]]
+    return UNDECIDED

@@ -7,7 +7,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iclkit.predictors import CELLS, PHASES, Gen, Mem, divergence, predictors
+from iclkit import TrainConfig, Transformer, TransformerConfig, train
+from iclkit.predictors import (
+    CELLS,
+    PHASES,
+    UNDECIDED,
+    Distances,
+    Gen,
+    Mem,
+    divergence,
+    phase,
+    predictors,
+)
 from iclkit.tasks import Chains, Markov, chains_of
 
 ALPHAS = st.sampled_from([0.01, 0.1, 1.0, 10.0, 100.0])
@@ -194,3 +205,77 @@ def test_what_is_no_sequence_is_refused(tokens, message):
 def test_impossible_observers_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong()
+
+
+def test_distances_agree_with_a_loop():
+    task = Markov(vocab=3, K=4, length=10)
+    measure = Distances(task, 40, positions=(3, -1))
+    model = Transformer(TransformerConfig(d_vocab=3, n_ctx=10, d_model=8, n_heads=1, d_mlp=8))
+    ours = measure(model)
+    assert ours.shape == (2, 5)
+    for row, tokens in enumerate(measure.tokens):
+        assert tokens.shape == (40, 10)
+        q = model(tokens).softmax(-1)
+        for column, observer in enumerate([*predictors(task).values(), lambda x: torch.zeros(*x.shape, 3)]):
+            p = observer(tokens).softmax(-1)
+            terms = [
+                (p[n, t, j] * (p[n, t, j] / q[n, t, j]).log()).item()
+                for n in range(40)
+                for t in (3, 9)
+                for j in range(3)
+            ]
+            assert ours[row, column].item() == pytest.approx(sum(terms) / 80, abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1.0])
+def test_each_observer_is_at_no_distance_from_itself_and_names_its_phase(alpha):
+    task = Markov(vocab=5, K=4, alpha=alpha, length=40)
+    measure = Distances(task, 200)
+    for column, (name, observer) in enumerate(predictors(task).items()):
+        distances = measure(observer)
+        assert distances[:, column].abs().max() < 1e-9 and not distances.isnan().any()
+        assert measure.phase(distances) == name
+    guess = measure(lambda tokens: torch.zeros(*tokens.shape, 5))
+    assert guess[:, 4].abs().max() < 1e-9 and measure.phase(guess) == UNDECIDED
+    torch.testing.assert_close(measure.apart[:, 0, 4], guess[:, 0])
+
+
+def test_where_chains_are_many_one_point_memory_says_nothing_of_its_own():
+    task = Markov(K=500)
+    measure = Distances(task, 400)
+    assert measure.apart[0, 2, 0] < 0.01 < measure.apart[0, 3, 1]
+    assert measure.phase(measure(Mem(1, task.chains()))) == "1-Gen"
+
+
+@pytest.mark.parametrize(
+    "training, fresh, expected",
+    [
+        ((0.3, 0.1, 0.3, 0.01), (0.2, 0.28, 0.22, 0.13), "2-Mem"),
+        ((0.24, 0.066, 0.23, 0.053), (0.16, 0.116, 0.16, 0.19), "2-Mem"),  # training chains decide Mem
+        ((0.21, 0.058, 0.21, 0.061), (0.14, 0.106, 0.14, 0.19), "2-Gen"),  # fresh chains decide Gen
+        ((0.21, 0.061, 0.21, 0.058), (0.14, 0.106, 0.14, 0.19), UNDECIDED),  # the two disagree
+        ((0.21, 0.058, 0.21, 0.081), (0.12, 0.106, 0.14, 0.19), UNDECIDED),  # on fresh chains too near
+        ((0.02, 0.2, 0.01, 0.3), (0.1, 0.2, 0.03, 0.3), "1-Mem"),
+        ((0.01, 0.2, 0.02, 0.3), (0.01, 0.2, 0.02, 0.3), "1-Gen"),
+        ((float("nan"),) * 4, (float("nan"),) * 4, UNDECIDED),
+    ],
+)
+def test_the_rule_that_names_a_phase(training, fresh, expected):
+    distances, apart = torch.tensor([[*training, 0.4], [*fresh, 0.4]]), 1 - torch.eye(5).expand(2, 5, 5)
+    assert phase(distances, apart) == expected
+    assert phase(distances.numpy().tolist(), apart) == expected
+
+
+def test_distances_are_a_measure_of_training():
+    task = Markov(vocab=3, K=2, length=8, batch_size=4)
+    model = Transformer(TransformerConfig(d_vocab=3, n_ctx=8, d_model=8, n_heads=1))
+    run = train(model, task, TrainConfig(steps=2), measures={"kl": Distances(task, 20)}, device="cpu")
+    assert run.history["kl"].shape == (3, 2, 5)
+
+
+def test_other_models_and_shapes_are_refused():
+    model = Transformer(TransformerConfig(d_vocab=7, n_ctx=8, d_model=8, n_heads=1))
+    with pytest.raises(ValueError, match="answers over 7 symbols, the task has 3 states"):
+        Distances(Markov(vocab=3, K=2, length=8), 20)(model)
+    with pytest.raises(ValueError, match=r"expected distances \[2, 5\].*got \[2, 4\]"):
+        phase(torch.ones(2, 4), torch.ones(2, 5, 5))
