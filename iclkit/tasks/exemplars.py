@@ -56,8 +56,9 @@ class ImageLike:
             check_whole(name, value := getattr(self, name))
             if value < (least := int(name != "seed")):
                 raise ValueError(f"{name} must be at least {least}; got {value}")
-        if not (isfinite(self.spread) and self.spread >= 0 and isfinite(self.norm) and self.norm > 0):
-            raise ValueError(f"expected spread ≥ 0 and norm > 0; got {self.spread} and {self.norm}")
+        real = all(isinstance(x, (int, float)) and isfinite(x) for x in (self.spread, self.norm))
+        if not (real and self.spread >= 0 and self.norm > 0):
+            raise ValueError(f"expected spread ≥ 0 and norm > 0; got {self.spread!r} and {self.norm!r}")
 
     def vectors(
         self, classes: Int[Tensor, "*shape"], indices: Int[Tensor, "*shape"]

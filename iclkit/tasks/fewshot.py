@@ -76,7 +76,9 @@ class FewShot:
     batch_size: int = 64
 
     def __post_init__(self):
-        if self.mix not in MIXES:
+        if not isinstance(self.exemplars, Exemplars):
+            raise ValueError(f"expected a source of exemplars, such as ImageLike(); got {self.exemplars!r}")
+        if self.mix not in list(MIXES):
             raise ValueError(f"mix must be one of {', '.join(MIXES)}; got {self.mix!r}")
         for name in ("pairs", "burst", "batch_size"):
             check_whole(name, value := getattr(self, name))
@@ -84,6 +86,8 @@ class FewShot:
                 raise ValueError(f"{name} must be at least 1; got {value}")
         if self.burst > self.pairs:
             raise ValueError(f"a burst of {self.burst} needs as many pairs; got pairs={self.pairs}")
+        if not all(isinstance(value, (int, float)) for value in (self.bursty, self.zipf)):
+            raise ValueError(f"bursty and zipf must be numbers; got {self.bursty!r} and {self.zipf!r}")
         if not 0 <= self.bursty <= 1 or (self.bursty < 1 and self.mix != "bursty"):
             raise ValueError(
                 "bursty is a share: 0 … 1 with the mix 'bursty', 1 with others; "
@@ -92,7 +96,11 @@ class FewShot:
         if not (isfinite(self.zipf) and self.zipf >= 0):
             raise ValueError(f"the exponent zipf must be finite and at least 0; got {self.zipf}")
         for name, count in (("classes", self.exemplars.n_classes), ("indices", self.exemplars.n_exemplars)):
-            first, stop = self.within(name)
+            span = self.within(name)
+            if not isinstance(span, (tuple, list)) or len(span) != 2:
+                raise ValueError(f"{name} must be (first, stop) or None; got {span!r}")
+            first, stop = span
+            check_whole(f"each end of {name}", first), check_whole(f"each end of {name}", stop)
             if not 0 <= first < stop <= count:
                 raise ValueError(
                     f"{name} must lie within the {count} there are, (0, {count}); got ({first}, {stop})"
@@ -110,8 +118,9 @@ class FewShot:
             )
 
     def within(self, name: str) -> tuple[int, int]:
+        """The classes, or the exemplar `indices`, that are drawn from, as (first, stop)."""
         counts = {"classes": self.exemplars.n_classes, "indices": self.exemplars.n_exemplars}
-        return getattr(self, name) or (0, counts[name])
+        return (0, counts[name]) if getattr(self, name) is None else getattr(self, name)
 
     @property
     def length(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from iclkit.tasks import Exemplars, Given, ImageLike, generator
+from iclkit.tasks.exemplars import drawn
 
 SMALL = ImageLike(n_classes=400, n_exemplars=10, d_features=64, rank=6, spread=0.3)
 
@@ -59,6 +60,14 @@ def test_exemplars_depend_on_their_seed_alone():
     assert not torch.allclose(everything(SMALL), everything(dataclasses.replace(SMALL, seed=1)), atol=0.5)
     alone = SMALL.vectors(torch.tensor(5), torch.tensor(2))
     assert torch.allclose(everything(SMALL)[5, 2], alone, atol=1e-6)
+
+
+def test_exemplars_are_drawn_on_the_cpu_whatever_the_default_device():
+    wanted = drawn(SMALL, torch.device("cpu"))
+    drawn.cache_clear()
+    with torch.device("meta"):
+        got = drawn(SMALL, torch.device("cpu"))
+    assert all(torch.equal(one, other) for one, other in zip(wanted, got))
 
 
 def test_a_given_table_is_read_row_by_row_and_named_by_its_content():

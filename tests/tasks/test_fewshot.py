@@ -265,8 +265,9 @@ def test_accuracies_look_at_the_labels_they_should():
 
 def test_reading_one_sequence():
     read = TASK.draw(0, 0).read(0)
-    pairs, query = read.split(" | ")[:-1], read.split(" | ")[-1]
-    assert len(pairs) == 2 and all(p.split(".")[0] == p.split()[1] for p in pairs) and " → " in query
+    *pairs, query = read.split(" | ")
+    assert len(pairs) == 2 and all(pair.split(".")[0] == pair.split()[1] for pair in pairs)
+    assert query.split(".")[0] == query.split(" → ")[1]
 
 
 @pytest.mark.parametrize(
@@ -284,6 +285,7 @@ def test_reading_one_sequence():
         ({"classes": (5, 31)}, r"classes must lie within the 30 there are, \(0, 30\); got \(5, 31\)"),
         ({"indices": (0, 6)}, r"indices must lie within the 5 there are, \(0, 5\); got \(0, 6\)"),
         ({"indices": (3, 3)}, "indices must lie within"),
+        ({"indices": (True, 3)}, "each end of indices must be a whole number; got True"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
     ],
 )
