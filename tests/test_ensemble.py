@@ -132,8 +132,13 @@ class Vectors:
         return Batch(torch.randn(*shape, 16, generator=random), torch.randint(8, shape, generator=random))
 
 
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("change", [{"embedded": True, "positions": "none"}, {"tied": True}, {"d_mlp": 0}])
+EMBEDDED = {"embedded": True, "positions": "none"}
+
+
+@pytest.mark.parametrize(
+    "how, change",
+    [("processes", EMBEDDED), ("stacked", EMBEDDED), ("stacked", {"tied": True}), ("stacked", {"d_mlp": 0})],
+)
 def test_other_shapes_train_together_too(how, change):
     shape, task = replace(SHAPE, **change), Vectors() if "embedded" in change else TASKS[0]
     runs = train_many(models(3, shape), task, CONFIGS[:3], how=how)
