@@ -136,6 +136,17 @@ def test_fresh_sequences_have_a_chain_each_and_never_the_same():
     assert len(rows.unique(dim=0)) == 192
 
 
+@pytest.mark.parametrize("K", [4, None])
+def test_everything_lands_on_the_default_device(K, monkeypatch):
+    """Meta tensors refuse to meet tensors of the CPU, as those of a GPU do; there only streams are missing."""
+    monkeypatch.setattr("iclkit.tasks.markov.generator", lambda *numbers: None)
+    task = Markov(K=K, batch_size=8)
+    task.draw(0, 0)
+    with torch.device("meta"):
+        tokens, chain, chains = task.draw(0, 0)
+    assert tokens.is_meta and chain.is_meta and chains.log_P.is_meta and tokens.shape == (8, 65)
+
+
 def test_a_model_trains_on_it():
     task = Markov(vocab=3, K=2, length=8, batch_size=4)
     model = Transformer(TransformerConfig(d_vocab=3, n_ctx=8, d_model=8, n_heads=1))
