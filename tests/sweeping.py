@@ -95,7 +95,7 @@ def page_blocks() -> list[str]:
 
 def run_script(script: str, folder: Path) -> str:
     ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=900
     )
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

@@ -26,12 +26,13 @@ def importable():
 
 
 @pytest.fixture(scope="module")
-def dask():
+def dask(tmp_path_factory):
     if importlib.util.find_spec("distributed") is None:
         missing("peers", "Dask is not installed (requirements-peers.txt)")
     from distributed import Client, LocalCluster
 
-    local = dict(host="127.0.0.1", dashboard_address=None)
+    scratch = str(tmp_path_factory.mktemp("dask"))
+    local = dict(host="127.0.0.1", dashboard_address=None, local_directory=scratch)
     with LocalCluster(n_workers=2, threads_per_worker=1, **local) as cluster, Client(cluster):
         yield "dask"
 
@@ -68,9 +69,10 @@ def test_a_cluster_gives_equal_records_and_survives_killed_workers(name, tmp_pat
     assert not found and {path.suffix for path in (tmp_path / name).iterdir()} <= {".npz", ".lock", ""}
 
 
-def test_the_cluster_blocks_of_the_page_run(tmp_path, dask):
-    if importlib.util.find_spec("submitit") is None:
-        missing("peers", "submitit is not installed (requirements-peers.txt)")
+def test_the_cluster_blocks_of_the_page_run(tmp_path):
+    for package in ("distributed", "submitit"):
+        if importlib.util.find_spec(package) is None:
+            missing("peers", f"{package} is not installed (requirements-peers.txt)")
     run, laptop, slurm, cluster = sweeping.page_blocks()
     (tmp_path / "rates.py").write_text(run)
     show = "\nprint([float(record['losses'][-1]) for record in records])\n"
