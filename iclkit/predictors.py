@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -42,7 +41,7 @@ class Predictor:
 
     order: int
     vocab: int
-    width = 1  # numbers needed a position, beyond counts
+    width = 1  # numbers held a place, beyond counts
 
     def __call__(
         self, tokens: Int[Tensor, "batch seq"], positions: Sequence[int] | None = None
@@ -53,7 +52,7 @@ class Predictor:
         check_tokens(tokens, self.vocab)
         places = torch.arange(tokens.shape[1], device=tokens.device)
         places = places if positions is None else places[list(positions)]
-        cells = max(tokens.shape[1] * self.vocab**self.order, len(places) * self.width)
+        cells = max(tokens.shape[1], len(places) * max(self.vocab**self.order, self.width))
         parts = tokens.split(max(1, CELLS // cells))
         return torch.cat([answer(part, places) for part in parts])
 
@@ -77,7 +76,7 @@ class Gen(Predictor):
         return self.alpha if self.order == 2 else self.vocab * self.alpha + 1 - 1 / self.vocab
 
     def _predict(self, tokens: Tensor, places: Tensor) -> Tensor:
-        seen = counts(tokens, self.order, self.vocab)[:, places]
+        seen = counts(tokens, self.order, self.vocab, places)
         if self.order == 2:
             now = tokens[:, places, None, None].expand(-1, -1, 1, self.vocab)
             seen = seen.unflatten(2, (self.vocab, self.vocab)).gather(2, now)[:, :, 0]
@@ -128,7 +127,7 @@ class Mem(Predictor):
 
     def _joint(self, tokens: Tensor, places: Tensor) -> Tensor:
         """Log p_k + log p(prefix given chain k), `[batch places K]`."""
-        c, seen = self.chains, counts(tokens, self.order, self.vocab)[:, places]
+        c, seen = self.chains, counts(tokens, self.order, self.vocab, places)
         table = c.log_pi if self.order == 1 else c.log_P.flatten(1)
         impossible = torch.isneginf(table)
         joint = seen @ table.masked_fill(impossible, 0).T
@@ -144,11 +143,17 @@ class Mem(Predictor):
         return joint
 
 
-def counts(tokens: Int[Tensor, "batch seq"], order: int, vocab: int) -> Float[Tensor, "batch seq symbols"]:
+def counts(
+    tokens: Int[Tensor, "batch seq"], order: int, vocab: int, places: Int[Tensor, " places"]
+) -> Float[Tensor, "batch places symbols"]:
     """How often each state (order 1), or each transition C i + j (order 2), has come up to each place."""
     symbols = tokens if order == 1 else vocab * tokens[:, :-1] + tokens[:, 1:]
-    seen = torch.zeros(*symbols.shape, vocab**order, dtype=torch.float64, device=tokens.device)
-    return F.pad(seen.scatter_(2, symbols[:, :, None], 1.0).cumsum(1), (0, 0, order - 1, 0))
+    ends, number = places.unique(return_inverse=True)
+    stretch = torch.searchsorted(ends, torch.arange(order - 1, tokens.shape[1], device=tokens.device))
+    cells = (stretch * vocab**order + symbols)[:, stretch < len(ends)]
+    seen = torch.zeros(len(tokens), len(ends) * vocab**order, dtype=torch.float64, device=tokens.device)
+    seen.scatter_add_(1, cells, torch.ones_like(cells, dtype=torch.float64))
+    return seen.unflatten(1, (len(ends), vocab**order)).cumsum(1)[:, number]
 
 
 def predictors(task: Markov) -> dict[str, Predictor]:
