@@ -144,10 +144,9 @@ def ends(run: Callable, left: dict[Path, Job], jobs: int | None) -> Iterator[Out
         suspects = [job for job in left.values() if broken and starts(job, sweep)]
         batch = suspects[:1] or list(left.values())
         given_up = suspects and starts(batch[0], sweep) >= LIVES
+        workers, patient = 1 if given_up else jobs, wait or bool(suspects)
         try:
-            with closing(
-                engine(run, batch, sweep, wait or bool(suspects), 1 if given_up else jobs)
-            ) as outcomes:
+            with closing(engine(run, batch, sweep, patient, workers)) as outcomes:
                 for outcome in outcomes:
                     if outcome.state != "busy":
                         del left[outcome.file]
