@@ -51,7 +51,7 @@ def archive(path, files: dict[str, bytes]) -> bytes:
 def folder(tmp_path):
     """Two archives, the second with one character of the first again."""
     archive(tmp_path / "images_background_small1.zip", tree(0, 4))
-    archive(tmp_path / "images_background_small2.zip", {**tree(3, 1, alphabet="Again"), **tree(9, 2)})
+    archive(tmp_path / "images_background_small2.zip", {**tree(9, 2), **tree(3, 1, alphabet="Tales")})
     return tmp_path
 
 
