@@ -136,15 +136,22 @@ def test_fresh_sequences_have_a_chain_each_and_never_the_same():
     assert len(rows.unique(dim=0)) == 192
 
 
-@pytest.mark.parametrize("K", [4, None])
-def test_everything_lands_on_the_default_device(K, monkeypatch):
-    """Meta tensors refuse to meet tensors of the CPU, as those of a GPU do; there only streams are missing."""
-    monkeypatch.setattr("iclkit.tasks.markov.generator", lambda *numbers: None)
-    task = Markov(K=K, batch_size=8)
-    task.draw(0, 0)
+def test_chains_land_on_the_default_device():
+    task = Markov(K=4)
+    here = task.chains()
     with torch.device("meta"):
+        assert task.chains().log_P.is_meta and task.chains() is task.chains()
+    assert task.chains() is here and not here.log_P.is_meta
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("K", [4, None])
+def test_batches_are_made_on_a_gpu(K):
+    task = Markov(K=K)
+    with torch.device("cuda"):
         tokens, chain, chains = task.draw(0, 0)
-    assert tokens.is_meta and chain.is_meta and chains.log_P.is_meta and tokens.shape == (8, 65)
+    assert tokens.is_cuda and chain.is_cuda and chains.log_P.is_cuda and tokens.max() < 5
+    torch.testing.assert_close(chains.P.cpu(), task.draw(0, 0).chains.P)
 
 
 def test_a_model_trains_on_it():
