@@ -69,7 +69,9 @@ def test_a_cluster_gives_equal_records_and_survives_killed_workers(name, tmp_pat
     assert not found and {path.suffix for path in (tmp_path / name).iterdir()} <= {".npz", ".lock", ""}
 
 
-def test_the_cluster_blocks_of_the_page_run(tmp_path):
+def test_the_cluster_blocks_of_the_page_run(tmp_path, monkeypatch):
+    """With one core to each machine: its processes are tested elsewhere."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     for package in ("distributed", "submitit"):
         if importlib.util.find_spec(package) is None:
             missing("peers", f"{package} is not installed (requirements-peers.txt)")
