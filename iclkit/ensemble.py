@@ -19,11 +19,11 @@ import torch
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
-from iclkit.environment import progress_bar, quick_steps
+from iclkit.environment import find_device, progress_bar, quick_steps
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.stepping import cross_entropy, is_plain
 from iclkit.tasks import Task
-from iclkit.training import Run, TrainConfig, batch_on, check_fit, fit
+from iclkit.training import Run, TrainConfig, batch_on, check_fit, check_updates, fit
 
 WAYS = ("stacked", "processes", "loop")
 SMALL = 0.2e9  # FLOP in one update of one model, below which its calls cost more than its arithmetic
@@ -59,12 +59,12 @@ def train_many(
     jobs = matched(models, tasks, TrainConfig() if configs is None else configs)
     options = {
         "measures": measures,
-        "measure_at": None if measure_at is None else list(measure_at),
-        "checkpoint_at": list(checkpoint_at),
+        "measure_at": None if measure_at is None else check_updates("measure_at", measure_at),
+        "checkpoint_at": check_updates("checkpoint_at", checkpoint_at),
         "loss": loss,
         "precision": precision,
         "compile": compile,
-        "device": torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
+        "device": find_device(device),
         "strict": False,
     }
     how = decide(how, jobs, folder, options)
@@ -83,8 +83,9 @@ def train_many(
 
 def matched(models, tasks, configs) -> list[tuple[Transformer, Task, TrainConfig]]:
     """A task and a config for each model, a single one serving all; refuses what cannot be trained."""
-    if isinstance(models, Transformer):
-        raise TypeError("models are a list, one for each run; got a single Transformer: see train")
+    if isinstance(models, Transformer) or not isinstance(models, Iterable):
+        got = "a single Transformer: see train" if isinstance(models, Transformer) else repr(models)
+        raise TypeError(f"models are a list, one for each run; got {got}")
     models, several = list(models), {"tasks": tasks, "configs": configs}
     for name, given in several.items():
         single = isinstance(given, (str, Mapping, Task)) or not isinstance(given, Iterable)
@@ -95,11 +96,8 @@ def matched(models, tasks, configs) -> list[tuple[Transformer, Task, TrainConfig
                 f"got {len(models)} models and {len(several[name])} {name}"
             )
     jobs = list(zip(models, *several.values()))
-    for model, task, config in jobs:
-        for part, kind in ((model, Transformer), (config, TrainConfig)):
-            if not isinstance(part, kind):
-                raise TypeError(f"expected a {kind.__name__} for each run; got {part!r}")
-        check_fit(model, task)
+    for job in jobs:
+        check_fit(*job)
     if len({id(next(model.parameters())) for model in models}) < len(models):
         raise ValueError("models share their weights; make a new one for each run: Transformer(config, seed)")
     return jobs
@@ -110,7 +108,7 @@ def decide(how: str | None, jobs: list[tuple], folder: str | Path | None, option
     if how in ("processes", "loop"):
         return how
     (models, _, configs), device = zip(*jobs), options["device"]
-    batches = [tuple(batch_on(device, task, config.seed, 0).targets.shape) for _, task, config in jobs]
+    batches = [tuple(batch_on(device, task, config.seed, 0).inputs.shape[:2]) for _, task, config in jobs]
     trouble = unlike(models, configs, batches, device)
     if options["precision"] != "float32" or (options["compile"] and device.type != "cuda"):
         trouble = "stacked models train in float32, and compiled only on CUDA"

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable
 
+import torch
 from tqdm.auto import tqdm
 
 
@@ -31,6 +32,22 @@ def scale_name() -> str:
 def quick_steps(steps: int) -> int:
     """`steps`, or 2 % of them with `ICLKIT_SCALE=quick`, for smoke tests only."""
     return max(1, steps // 50) if scale_name() == "quick" else steps
+
+
+def find_device(wanted: str | torch.device | None = None) -> torch.device:
+    """The device asked for, else CUDA when present, else the CPU; `ValueError` for one that is not here."""
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    here = [name for name, present in (("cpu", True), ("cuda", cuda), ("mps", mps)) if present]
+    try:
+        device = torch.device(("cuda" if cuda else "cpu") if wanted is None else wanted)
+    except RuntimeError:
+        raise ValueError(f"device must be None or one of {', '.join(here)}; got {wanted!r}") from None
+    if device.type in ("cuda", "mps") and device.type not in here:
+        raise ValueError(
+            f"this PyTorch ({torch.__version__}) finds no {device.type}, only {', '.join(here)}; "
+            "leave device out, or install PyTorch's build for that device"
+        )
+    return device
 
 
 def progress_bar(items: Iterable, wanted: bool | None = None, **options) -> Iterable:

@@ -30,6 +30,11 @@ def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
         if part is not None and part.shape != logits.shape[:2]:
             wanted, got = tuple(logits.shape[:2]), tuple(part.shape)
             raise ValueError(f"a batch's {name} must be [batch seq] as its inputs are, {wanted}; got {got}")
+    if batch.targets.is_floating_point():
+        raise ValueError(
+            f"targets are whole numbers, a token or class each; got {batch.targets.dtype}. "
+            "To predict other values, give train a loss(logits, batch)"
+        )
     try:
         losses = F.cross_entropy(
             logits.flatten(0, 1), batch.targets.flatten(), reduction="none", ignore_index=-sys.maxsize

@@ -89,12 +89,15 @@ def sweep(
     if not inspect.isfunction(run):
         raise TypeError(f"run is a function made with def, run(config) → dict of arrays; got {run!r}")
     folder = Path(folder or cache_folder() / "sweeps" / run.__name__).expanduser().absolute()
+    if isinstance(configs, (str, Mapping)) or not isinstance(configs, Iterable):
+        raise TypeError(f"configs are a list of dicts or dataclasses, as grid gives; got {configs!r:.300}")
     seeded, work = "seed" in inspect.signature(run).parameters, []
+    version, text = versions()["iclkit"], text_of(run)
     for config in configs:
         values = as_json(config)
         if seeded and "seed" not in values:
             raise ValueError(f"{run.__name__} takes a seed, so every config gives one; got {values}")
-        file = folder / f"{key(FORMAT, versions()['iclkit'], text_of(run), values)}.npz"
+        file = folder / f"{key(FORMAT, version, text, values)}.npz"
         work.append(Job(file, (config, values["seed"]) if seeded else (config,), {"config": values}))
     return complete(run, work, f"runs of {run.__name__}", jobs, progress)
 
@@ -121,16 +124,23 @@ def complete(
             records,
         )
     failures = [(job, ended[file].why or UNSEEN) for file, job in known.items() if file not in found]
-    told = "\n".join(
-        f"{', '.join(f'{name} {json.dumps(value)}' for name, value in job.about.items())}:\n{why}"
-        for job, why in failures
-    )
     raise SweepError(
         f"{len(failures)} of {len(known)} {what} failed; the others are kept in {work[0].file.parent}, and "
-        f"making them again does only what failed.\n{told}",
+        f"making them again does only what failed.\n{told(failures)}",
         records,
         [(job.about["config"], why) for job, why in failures],
     )
+
+
+def told(failures: list[tuple[Job, str]], most: int = 10) -> str:
+    """Each traceback once, under the jobs that ended with it: at most `most` of them are written out."""
+    alike = {}
+    for job, why in failures:
+        about = ", ".join(f"{name} {json.dumps(value)}" for name, value in job.about.items())
+        alike.setdefault(why, []).append(about)
+    for who in alike.values():
+        who[most:] = [f"and {len(who) - most} more: see failures of this error"] if who[most:] else []
+    return "\n".join("\n".join(who) + f":\n{why}" for why, who in alike.items())
 
 
 def ends(run: Callable, left: dict[Path, Job], jobs: int | None) -> Iterator[Outcome]:

@@ -8,6 +8,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from iclkit.environment import progress_bar, quick_steps
+from iclkit.environment import find_device, progress_bar, quick_steps
 from iclkit.hooks import HookFn, Name
 from iclkit.model import Transformer
 from iclkit.saving import RunFolder, encoded
@@ -57,8 +58,9 @@ class TrainConfig:
             )
         if self.clip is not None and not (isinstance(self.clip, (int, float)) and self.clip > 0):
             raise ValueError(f"clip must be None or a positive norm; got {self.clip!r}")
-        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
-            raise ValueError(f"betas must be two numbers, such as (0.9, 0.98); got {self.betas!r}")
+        pair = isinstance(self.betas, (tuple, list)) and len(self.betas) == 2
+        if not (pair and all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in self.betas)):
+            raise ValueError(f"betas must be two numbers in [0, 1), as (0.9, 0.98); got {self.betas!r}")
         if self.schedule not in list(SCHEDULES):
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {self.schedule!r}")
 
@@ -150,13 +152,15 @@ def fit(
 
     `strict` stops soon after a loss has diverged; `how` goes to `build_stepper`.
     """
+    for job in zip(models, tasks, configs):
+        check_fit(*job)
+    if not isinstance(measures, Mapping | None):
+        raise TypeError(f"measures are a dict, name → function of the model; got {measures!r}")
     steps, measures = quick_steps(configs[0].steps), dict(measures or {})
-    for model, task in zip(models, tasks):
-        check_fit(model, task)
     measure_at = None if measure_at is None else check_updates("measure_at", measure_at)
     measure_at = even_steps(steps, 50) if measure_at is None else {s for s in measure_at if s <= steps}
     checkpoint_at = {s for s in check_updates("checkpoint_at", checkpoint_at) if s <= steps}
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = find_device(device)
     stepper = build_stepper(models, configs, device, **how)
     at = np.array(sorted(measure_at), int)
     runs = [
@@ -191,10 +195,13 @@ def fit(
 
 def batch_on(device: torch.device, task: Task, seed: int, step: int) -> Batch:
     """A task's batch, made on the device where the model trains (random streams differ between devices)."""
-    if device.type != "cuda":
-        return task.batch(seed, step).to(device)
-    with device:
-        return task.batch(seed, step).to(device)
+    with device if device.type == "cuda" else nullcontext():
+        batch = task.batch(seed, step)
+    if not (isinstance(batch, Batch) and all(part is None or isinstance(part, Tensor) for part in batch)):
+        raise TypeError(
+            f"batch(seed, step) returns Batch(inputs, targets, mask) of tensors; got {batch!r:.300}"
+        )
+    return batch.to(device)
 
 
 def check_finite(loss: Tensor | np.floating, config: TrainConfig, step: int) -> None:
@@ -211,6 +218,8 @@ def check_finite(loss: Tensor | np.floating, config: TrainConfig, step: int) -> 
 
 def check_updates(name: str, steps: Iterable[int]) -> set[int]:
     """Numbers of updates; `ValueError` for one that cannot be."""
+    if not isinstance(steps, Iterable):
+        raise TypeError(f"{name} lists numbers of updates, as in [{steps!r}]; got {steps!r}")
     steps = list(steps)
     for step in steps:
         check_whole(f"each number in {name}", step)
@@ -248,8 +257,11 @@ def even_steps(steps: int, count: int) -> set[int]:
     return {round(steps * i / count) for i in range(count + 1)}
 
 
-def check_fit(model: Transformer, task: Task) -> None:
-    """Refuse a task whose tokens or sequences the model cannot take."""
+def check_fit(model: Transformer, task: Task, config: TrainConfig) -> None:
+    """Refuse what is no model, task or config, and a task whose tokens or sequences the model cannot take."""
+    for part, kind in ((model, Transformer), (config, TrainConfig)):
+        if not isinstance(part, kind):
+            raise TypeError(f"expected a {kind.__name__} for each run; got {part!r:.300}")
     if isinstance(task, type) or not isinstance(task, Task):
         got = (
             f"the class {task.__name__}; make an instance of it"

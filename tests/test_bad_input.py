@@ -85,9 +85,23 @@ CASES = {
     "train(Transformer(config), task, TrainConfig(steps=7, lr=1e30))": "the loss at step 6 is.*lower lr",
     "train(Transformer(config), task, plan, measure_at=[-1])": "measure_at.*at least 0; got -1",
     "train(Transformer(config), task, plan, folder=folder / 'file')": "file cannot hold a run",
+    "TrainConfig(betas=(0.9, 1.5))": r"two numbers in \[0, 1\).*got \(0.9, 1.5\)",
+    "train([Transformer(config)], task, plan)": r"expected a Transformer for each run; got \[Transformer",
+    "train(Transformer(config), task, {'steps': 2})": "expected a TrainConfig for each run; got {'steps': 2}",
+    "train(Transformer(config), task, plan, checkpoint_at=2)": r"checkpoint_at lists.*as in \[2\]; got 2",
+    "train(Transformer(config), task, plan, measures=[metric])": r"measures are a dict.*got \[<function metric",
+    "train(Transformer(config), task, plan, device='gpu')": "device must be None or one of cpu.*got 'gpu'",
+    "train(Transformer(config), Given(inputs, targets.float()), plan)": "targets are whole numbers.*got torch.float32",
+    "train(Transformer(config), Given(inputs.numpy(), targets), plan)": r"returns Batch\(.*of tensors; got Batch",
+    # many models
+    "iclkit.train_many(None, task, plan)": "models are a list, one for each run; got None",
+    "iclkit.train_many([Transformer(config)], task, plan, measure_at=2)": "measure_at lists.*got 2",
+    "iclkit.train_many([Transformer(config)], Given(inputs, targets[:, -1]), plan)": r"targets must be.*got \(4,\)",
+    "iclkit.train_many([Transformer(config)], task, plan, precision='bf16')": "one of float32, bfloat16; got 'bf16'",
     "train(Transformer(config), task, plan, folder=folder / 'new', measures={'a': lambda m: {1}})": (
         "measures kept in a folder.*'a'"
     ),
+    "iclkit.sweep(metric, plan)": r"configs are a list.*got TrainConfig\(steps=2",
     # circuits
     "circuits.ablate(model, ['L0H0'])": r"heads are pairs \(layer, head\).*got 'L0H0'",
     "circuits.ablate(model, (0, 1))": r"heads are pairs \(layer, head\).*got 0",

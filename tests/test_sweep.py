@@ -118,10 +118,25 @@ def test_what_cannot_be_swept_is_refused_before_anything_runs(folder, log):
         sweep(step, [*good, {"log": calls}], folder=folder)
     with pytest.raises(ValueError, match="at least 1"):
         sweep(step, good, folder=folder, jobs=0)
+    with pytest.raises(TypeError, match="configs are a list of dicts or dataclasses"):
+        sweep(step, good[0], folder=folder)
+    with pytest.raises(TypeError, match="a config is a dict or a dataclass; got 3"):
+        sweep(step, [3], folder=folder)
+    with pytest.raises(ValueError, match="configs hold finite numbers.*nan"):
+        sweep(step, [{"log": float("nan")}], folder=folder)
     assert not folder.exists() and not log.exists()
 
 
-@pytest.mark.parametrize("given, why", [(3, "returns a dict"), ({"x": {1, 2}}, "'x' holds objects")])
+@pytest.mark.parametrize(
+    "given, why",
+    [
+        (3, "returns a dict"),
+        ({"x": {1, 2}}, "'x' holds objects"),
+        ({"file": 1}, "named by strings other than.*got 'file'"),
+        ({"allow_pickle": 1}, "got 'allow_pickle'"),
+        ({0: 1}, "named by strings.*got 0"),
+    ],
+)
 def test_what_cannot_be_kept_fails_and_says_so(folder, given, why):
     def run(config):
         return given
@@ -139,6 +154,14 @@ def test_the_bar_counts_what_was_there(folder, log, capsys):
 
 
 # --- what fails ---------------------------------------------------------------------------------------
+
+
+def test_many_failures_of_one_kind_are_told_once(folder, log):
+    with pytest.raises(SweepError) as caught:
+        sweep(step, [config | {"how": "fails"} for config in configs(log, range(12))], folder=folder, jobs=1)
+    message = str(caught.value)
+    assert message.count("Traceback") == 1 and message.count('"seed"') == 10
+    assert "and 2 more" in message and len(caught.value.failures) == 12
 
 
 def test_a_pool_that_never_works_is_not_tried_for_ever(folder, log, monkeypatch):

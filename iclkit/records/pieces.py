@@ -30,6 +30,7 @@ from iclkit.records.store import versions, write_whole
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LIVES = 2
+TAKEN = ("_about", "_seconds", "allow_pickle", "file")  # by the file itself, and by NumPy's savez
 
 
 class Failed(Exception):
@@ -116,8 +117,16 @@ def key(*ingredients: str | int | dict) -> str:
 
 
 def as_json(config) -> dict:
-    """A config as JSON values; `TypeError` for what has none, such as an array or a function."""
-    return json.loads(json.dumps({"": config}, default=_plain, allow_nan=False))[""]
+    """A config as JSON values; `TypeError` or `ValueError` for what has none: an array, a function, NaN."""
+    try:
+        values = json.loads(json.dumps({"": config}, default=_plain, allow_nan=False))[""]
+    except ValueError:
+        raise ValueError(
+            f"configs hold finite numbers (None or a string for others); got {config!r:.300}"
+        ) from None
+    if not isinstance(values, dict):
+        raise TypeError(f"a config is a dict or a dataclass; got {config!r:.300}")
+    return values
 
 
 def _plain(value):
@@ -125,7 +134,10 @@ def _plain(value):
         return dataclasses.asdict(value)
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"configs hold numbers, strings, lists, dicts and dataclasses; got {value!r}")
+    raise TypeError(
+        "configs hold numbers, strings, lists, dicts and dataclasses (array.tolist() and str(path) make such); "
+        f"got {value!r:.300}"
+    )
 
 
 def worked(run: Callable, job: Job) -> tuple[dict[str, np.ndarray], float]:
@@ -137,6 +149,8 @@ def worked(run: Callable, job: Job) -> tuple[dict[str, np.ndarray], float]:
             found = run(*job.arguments, **own)
         if not isinstance(found, Mapping):
             raise TypeError(f"a run returns a dict of arrays or numbers; got {type(found).__name__}")
+        if other := [name for name in found if not isinstance(name, str) or name in TAKEN]:
+            raise ValueError(f"arrays are named by strings other than {', '.join(TAKEN)}; got {other[0]!r}")
         arrays = {name: np.asarray(array) for name, array in found.items()}
         for name, array in arrays.items():
             if array.dtype.hasobject:
