@@ -58,7 +58,11 @@ def grid(base, /, **axes) -> list:
             near = get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}? The" if near else "the"
             raise ValueError(f"unknown field {name!r}; {hint} base has {', '.join(known)}")
-        if isinstance(axis, str) or not isinstance(axis, Iterable):
+        if (
+            isinstance(axis, (str, Mapping))
+            or not isinstance(axis, Iterable)
+            or getattr(axis, "ndim", 1) == 0
+        ):
             raise TypeError(f"an axis lists its values, as in {name}=[{axis!r}]; got {name}={axis!r}")
     axes = {name: list(axis) for name, axis in axes.items()}
     if empty := [name for name, axis in axes.items() if not axis]:
@@ -84,7 +88,8 @@ def sweep(
     computes on one thread, so records do not depend on `jobs`. All machines that take part must see `folder`;
     it lies under `ICLKIT_CACHE` unless given.
 
-    Raises `SweepError`: at the end for runs that failed, at once when the folder cannot be written.
+    Raises `TypeError` or `ValueError` before anything runs for what cannot be swept; `SweepError` at the end
+    for runs that failed, at once when the folder cannot be written.
     """
     if not inspect.isfunction(run):
         raise TypeError(f"run is a function made with def, run(config) → dict of arrays; got {run!r}")

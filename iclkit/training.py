@@ -54,7 +54,8 @@ class TrainConfig:
         least = self.steps >= 1 and self.warmup >= 0 and self.seed >= 0
         if not (real and least and self.lr > 0 and self.weight_decay >= 0):
             raise ValueError(
-                f"expected steps ≥ 1, lr > 0, weight_decay ≥ 0, warmup ≥ 0 and seed ≥ 0; got {self}"
+                "expected steps ≥ 1, lr > 0, weight_decay ≥ 0, warmup ≥ 0 and seed ≥ 0, Python's numbers "
+                f"(axis.tolist() makes such); got {self}"
             )
         if self.clip is not None and not (isinstance(self.clip, (int, float)) and self.clip > 0):
             raise ValueError(f"clip must be None or a positive norm; got {self.clip!r}")
@@ -113,7 +114,7 @@ def train(
     minute and resumes from there. Runs on CUDA when present, else on the CPU; `device="mps"` on request;
     measures see the model on the device it came from, and there it returns. `precision="bfloat16"` computes
     products in bfloat16 where the device can; `compile` pays 10–30 s first for faster updates.
-    Raises `ValueError` for a task that does not fit the model, `FloatingPointError` when the loss diverges.
+    Raises `ValueError` for what does not fit model or machine, `FloatingPointError` when the loss diverges.
     """
     (run,) = fit(
         [model],

@@ -101,6 +101,7 @@ CASES = {
     "train(Transformer(config), task, plan, folder=folder / 'new', measures={'a': lambda m: {1}})": (
         "measures kept in a folder.*'a'"
     ),
+    "iclkit.grid(plan, lr=torch.logspace(-4, -2, 3))": r"lr > 0.*Python's numbers \(axis.tolist\(\).*lr=tensor",
     "iclkit.sweep(metric, plan)": r"configs are a list.*got TrainConfig\(steps=2",
     # circuits
     "circuits.ablate(model, ['L0H0'])": r"heads are pairs \(layer, head\).*got 'L0H0'",

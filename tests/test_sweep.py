@@ -51,7 +51,7 @@ def test_an_unknown_field_names_the_nearest(base):
 def test_axes_and_bases_that_are_none_are_refused():
     with pytest.raises(ValueError, match="the axis seed has no values"):
         grid(BASE, seed=[], how=["well"])
-    for axis in (3, "well"):
+    for axis in (3, "well", np.array(3), {"well": 1}):
         with pytest.raises(TypeError, match="an axis lists its values"):
             grid(BASE, how=axis)
     for base in (TrainConfig, 3):

@@ -8,12 +8,14 @@ import platform
 import zipfile
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
 DATA = Path(__file__).parent / "data"
+MADE_WITH = ("iclkit", "torch", "numpy")
 KEYS = ("config", "seeds", "versions", "seconds", "recipe", "scale")
 
 
@@ -100,13 +102,16 @@ def names(folder: Path | None = None) -> list[str]:
 
 def versions() -> dict[str, str]:
     """The versions a result depends on."""
-    found = {"python": platform.python_version()}
-    for package in ("iclkit", "torch", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+    return {"python": platform.python_version()} | {name: installed(name) for name in MADE_WITH}
+
+
+@cache
+def installed(package: str) -> str:
+    """The version of a package here, looked up once: that takes milliseconds, and sweeps ask for each run."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def write_whole(path: Path, data: bytes) -> None:
