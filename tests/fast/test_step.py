@@ -54,6 +54,17 @@ def test_losses_and_gradients_are_autograds_however_the_batch_is_cut(
             torch.testing.assert_close(grad, found, atol=1e-10, rtol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6])
+def test_the_last_part_of_a_batch_may_be_smaller(size, count):
+    models = [built(ALL, seed) for seed in range(count)]
+    batches = [batch_for(model, seed, size, masked=seed == 1) for seed, model in enumerate(models)]
+    wanted = [cross_entropy(model(batch.inputs), batch).detach() for model, batch in zip(models, batches)]
+    with mock.patch.object(step_module, "TOKENS", 2 * 9 * count):
+        losses = Step(models, [PLAN] * count)(batches)
+    torch.testing.assert_close(losses, torch.stack(wanted), atol=1e-12, rtol=1e-10)
+
+
 def together(models, plans, batches, loss=cross_entropy):
     """Losses `[update model]` and weights of a stack and of its twins, each trained alone by autograd."""
     twins = [copy.deepcopy(model) for model in models]
