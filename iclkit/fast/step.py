@@ -12,6 +12,7 @@ from iclkit.fast.memory import keep_freed_memory, return_freed_memory
 from iclkit.fast.passes import Passes
 from iclkit.tasks import Batch
 
+LIGHT = 0.5e9  # FLOP of an update, about, that one thread does sooner than two
 TOKENS = 1024  # a thread's share of one part: what a layer makes of them fits its cache
 
 
@@ -62,11 +63,17 @@ class Step:
 
     @torch.no_grad()
     def __call__(self, batches: list[Batch]) -> Float[Tensor, " model"]:
-        """Losses before the update."""
-        self.grads.zero_()
-        inputs = stack([batch.inputs for batch in batches])
-        losses = self.whole(inputs, batches) if self.loss else self.in_parts(inputs, batches)
-        self.optimiser.step(self.grads)
+        """Losses before the update; a light one on one thread, where starting others costs more."""
+        threads, light = torch.get_num_threads(), 6 * self.flat.size * places(batches) < LIGHT
+        if light:
+            torch.set_num_threads(1)
+        try:
+            self.grads.zero_()
+            inputs = stack([batch.inputs for batch in batches])
+            losses = self.whole(inputs, batches) if self.loss else self.in_parts(inputs, batches)
+            self.optimiser.step(self.grads)
+        finally:
+            torch.set_num_threads(threads)
         return losses
 
     def whole(self, inputs: Tensor, batches: list[Batch]) -> Tensor:
@@ -109,6 +116,11 @@ def share(batch: Batch, dtype: torch.dtype) -> Tensor:
     if batch.mask.dtype != torch.bool:
         raise ValueError(f"a batch's mask must be bool, True where a target counts; got {batch.mask.dtype}")
     return batch.mask.to(dtype) / batch.mask.sum()
+
+
+def places(batches: list[Batch]) -> int:
+    """Positions of all sequences of all models."""
+    return sum(batch.inputs.shape[:2].numel() for batch in batches)
 
 
 def stack(tensors: list[Tensor]) -> Tensor:
