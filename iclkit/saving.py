@@ -1,6 +1,9 @@
 """A training run on disk: one safetensors file, replaced as a whole, so a kill leaves the last good one."""
 
+import errno
 import json
+import os
+import re
 import time
 import zlib
 from pathlib import Path
@@ -12,11 +15,20 @@ from torch import Tensor
 
 
 def write_whole(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
-    """Write beside, then rename: whoever reads `path` sees the old file or the new one, never half of one."""
+    """Write beside, then rename: whoever reads `path` sees the old file or the new one, never half of one.
+
+    Raises `OSError`, with the system's number for its cause, when there is no room or no right to write.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".partial")
     kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    save_file(kept, beside, metadata={**about, "crc32": checksum(kept, about)})
+    try:
+        save_file(kept, beside, metadata={**about, "crc32": checksum(kept, about)})
+    except SafetensorError as error:
+        cause = re.search(r"os error (\d+)", str(error))
+        beside.unlink(missing_ok=True)
+        number = int(cause[1]) if cause else errno.EIO
+        raise OSError(number, f"{error}; what was saved before stays", str(path)) from None
     beside.replace(path)
 
 
@@ -53,6 +65,8 @@ class RunFolder:
         self.last = time.monotonic()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path.parent, os.W_OK):
+                raise PermissionError(errno.EACCES, "it is read-only")
         except OSError as error:
             raise ValueError(f"{folder} cannot hold a run ({error}); choose another folder") from None
 

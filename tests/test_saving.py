@@ -1,15 +1,17 @@
 """Runs on disk: killed and resumed is uninterrupted, bit for bit, however and wherever it is computed."""
 
+import errno
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 from twins import ALL, gap
 
 from iclkit.model import Transformer
-from iclkit.saving import RunFolder, read_whole
+from iclkit.saving import RunFolder, read_whole, write_whole
 from iclkit.stepping import ByAutograd, ByHand
 from iclkit.tasks import Repeats
 from iclkit.training import TrainConfig, fit
@@ -118,3 +120,25 @@ def test_a_folder_goes_on_with_the_same_run_only(tmp_path):
         with pytest.raises(ValueError, match="holds another run.*choose another folder"):
             other()
     assert (tmp_path / "run.safetensors").read_bytes() == before
+
+
+def test_a_full_disk_is_known_by_its_number_and_the_last_file_stays(tmp_path, monkeypatch):
+    """safetensors tells the number in its message alone, as "(os error 13)"; sweeps look for an `errno`."""
+    path = tmp_path / "run.safetensors"
+    write_whole({"a": torch.ones(2)}, path, {"step": "1"})
+
+    def save_file(tensors, beside, metadata):
+        beside.write_bytes(b"half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("iclkit.saving.save_file", save_file)
+    with pytest.raises(OSError, match="No space left.*what was saved before stays") as caught:
+        write_whole({"a": torch.zeros(2)}, path, {"step": "2"})
+    assert caught.value.errno == errno.ENOSPC and list(tmp_path.iterdir()) == [path]
+    assert read_whole(path)[1] == {"step": "1"}
+
+
+def test_a_read_only_folder_is_refused_before_the_first_update(tmp_path, monkeypatch):
+    monkeypatch.setattr("iclkit.saving.os.access", lambda path, mode: False)
+    with pytest.raises(ValueError, match="cannot hold a run.*read-only"):
+        runs_of(1, Fragile(**vars(TASK)), folder=tmp_path)
