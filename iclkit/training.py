@@ -170,7 +170,7 @@ def fit(
     ]
     losses = torch.zeros(len(models), steps, device=device)
     try:
-        about = [describe(run, task, measures) for run, task in zip(runs, tasks)] if folder else []
+        about = [describe(run, task, measures, how) for run, task in zip(runs, tasks)] if folder else []
         store = RunFolder(folder, about) if folder else None
         done = store.resume(runs, stepper, losses) if store else 0
         if done == 0:
@@ -199,9 +199,9 @@ def batch_on(device: torch.device, task: Task, seed: int, step: int) -> Batch:
     with device if device.type == "cuda" else nullcontext():
         batch = task.batch(seed, step)
     if not (isinstance(batch, Batch) and all(part is None or isinstance(part, Tensor) for part in batch)):
-        raise TypeError(
-            f"batch(seed, step) returns Batch(inputs, targets, mask) of tensors; got {batch!r:.300}"
-        )
+        raise TypeError(f"batch(seed, step) returns Batch(inputs, targets) of tensors; got {batch!r:.300}")
+    if not batch.inputs.numel():
+        raise ValueError(f"a batch holds one sequence or more; got inputs {tuple(batch.inputs.shape)}")
     return batch.to(device)
 
 
@@ -282,7 +282,7 @@ def check_fit(model: Transformer, task: Task, config: TrainConfig) -> None:
         )
 
 
-def describe(run: Run, task: Task, measures) -> str:
+def describe(run: Run, task: Task, measures, how: dict) -> str:
     """What makes a run this run and no other, as JSON."""
     return json.dumps(
         {
@@ -290,7 +290,7 @@ def describe(run: Run, task: Task, measures) -> str:
             "model": asdict(run.model.config),
             "first weights": round(float(sum(w.abs().sum() for w in run.model.state_dict().values())), 2),
             "task": repr(task),
-            "training": asdict(run.config),
+            "training": asdict(run.config) | {"precision": how.get("precision", "float32")},
             "measures": list(measures),
             "measured at": run.steps.tolist(),
         },

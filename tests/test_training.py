@@ -8,7 +8,7 @@ import torch
 
 from iclkit.model import Transformer, TransformerConfig
 from iclkit.saving import RunFolder
-from iclkit.tasks import Repeats
+from iclkit.tasks import Batch, Repeats
 from iclkit.training import TrainConfig, cross_entropy, fit, train
 
 SHAPE = TransformerConfig(d_vocab=8, n_ctx=16, n_layers=1, d_model=16, n_heads=2)
@@ -230,3 +230,22 @@ def test_a_trained_model_owns_its_weights_even_when_training_broke_off(task):
     for name, weight in model.named_parameters():
         assert weight is kept[name] and weight.is_contiguous() and weight.is_leaf
         assert weight.untyped_storage().nbytes() == weight.nbytes
+
+
+class Empty(Repeats):
+    """A task that ran out of sequences."""
+
+    def batch(self, seed, step):
+        return Batch(*(part[:0] for part in super().batch(seed, step)[:2]))
+
+
+def test_an_empty_batch_is_refused_with_its_shape():
+    with pytest.raises(ValueError, match=r"one sequence or more; got inputs \(0, 16\)"):
+        train(Transformer(SHAPE), Empty(**vars(TASK)), PLAN)
+
+
+def test_a_folder_of_one_precision_is_not_gone_on_with_in_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("iclkit.stepping.has_bfloat16", lambda device: True)
+    train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path, precision="bfloat16")
+    with pytest.raises(ValueError, match="holds another run"):
+        train(Transformer(SHAPE), TASK, PLAN, folder=tmp_path)
