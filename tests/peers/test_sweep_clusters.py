@@ -60,7 +60,7 @@ def test_a_cluster_gives_equal_records_and_survives_killed_workers(name, tmp_pat
     ((config, why),) = error.value.failures
     assert config["seed"] == 4 and "its worker died 2 times" in why
     found = {record.meta["config"]["seed"]: record for record in error.value.records}
-    assert found[2]["again"], "the run that killed its worker once went again; what ran beside it may have too"
+    assert found[2]["again"], "it killed its worker once and went again, as what ran beside it may have"
     well = [point | {"how": "well"} for point in POINTS if point["seed"] != 4]
     for here in sweep(sweeping.killed_and_trained, well, folder=tmp_path / "here", jobs=1):
         there = found.pop(here.meta["config"]["seed"])
