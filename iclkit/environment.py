@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from tqdm.auto import tqdm
@@ -48,6 +50,22 @@ def find_device(wanted: str | torch.device | None = None) -> torch.device:
             "leave device out, or install PyTorch's build for that device"
         )
     return device
+
+
+def cache_folder() -> Path:
+    """Where checkpoints, finished pieces and downloads live: `ICLKIT_CACHE`, or ~/.cache/iclkit."""
+    return Path(os.environ.get("ICLKIT_CACHE") or Path.home() / ".cache" / "iclkit")
+
+
+@contextmanager
+def one_thread():
+    """Torch computes on one thread inside: the same sums in the same order, whatever the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def progress_bar(items: Iterable, wanted: bool | None = None, **options) -> Iterable:

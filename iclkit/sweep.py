@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import itertools
 import json
-import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from pathlib import Path
 from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
-from iclkit.environment import progress_bar
+from iclkit.environment import cache_folder, progress_bar
 from iclkit.records.pieces import LIVES, Job, Outcome, as_json, attempt, key, read, starts
 from iclkit.records.store import Record, versions
 
@@ -36,11 +35,6 @@ class SweepError(RuntimeError):
     def __init__(self, message: str, records: Sequence[Record] = (), failures: Sequence[tuple] = ()):
         super().__init__(message)
         self.records, self.failures = list(records), list(failures)
-
-
-def cache_folder() -> Path:
-    """Where checkpoints and finished pieces live: `ICLKIT_CACHE`, or ~/.cache/iclkit."""
-    return Path(os.environ.get("ICLKIT_CACHE") or Path.home() / ".cache" / "iclkit")
 
 
 def grid(base, /, **axes) -> list:

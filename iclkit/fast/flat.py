@@ -18,13 +18,13 @@ class Flat:
     Queries, keys and values of a layer share one matrix, `[d_model, 3 · heads · d_head]`.
     """
 
-    def __init__(self, model: Transformer, count: int, device: torch.device | str | None = None):
+    def __init__(self, model: Transformer, count: int):
         self.config, self.count = model.config, count
         self.shapes = shapes(model)
         self.decaying = sum(prod(shape) for shape in self.shapes.values() if len(shape) > 1)
         self.size = sum(prod(shape) for shape in self.shapes.values())
         first = next(model.parameters())
-        self.rows = torch.zeros(count, self.size, dtype=first.dtype, device=device or first.device)
+        self.rows = torch.zeros(count, self.size, dtype=first.dtype, device=first.device)
         self.views = self.split(self.rows)
 
     def split(self, rows: Float[Tensor, "model size"]) -> dict[str, Tensor]:

@@ -1,11 +1,13 @@
 """One training step of M models of one shape: batches in, losses out, weights updated."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iclkit.environment import one_thread
 from iclkit.fast.adamw import AdamW
 from iclkit.fast.flat import Flat
 from iclkit.fast.memory import keep_freed_memory, return_freed_memory
@@ -64,16 +66,12 @@ class Step:
     @torch.no_grad()
     def __call__(self, batches: list[Batch]) -> Float[Tensor, " model"]:
         """Losses before the update; a light one on one thread, where starting others costs more."""
-        threads, light = torch.get_num_threads(), 6 * self.flat.size * places(batches) < LIGHT
-        if light:
-            torch.set_num_threads(1)
-        try:
+        light = 6 * self.flat.size * places(batches) < LIGHT
+        with one_thread() if light else nullcontext():
             self.grads.zero_()
             inputs = stack([batch.inputs for batch in batches])
             losses = self.whole(inputs, batches) if self.loss else self.in_parts(inputs, batches)
             self.optimiser.step(self.grads)
-        finally:
-            torch.set_num_threads(threads)
         return losses
 
     def whole(self, inputs: Tensor, batches: list[Batch]) -> Tensor:

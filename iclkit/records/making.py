@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from iclkit.environment import cache_folder
 from iclkit.records.pieces import Job, key, read
 from iclkit.records.recipes import Piece, find, source
 from iclkit.records.store import Record, save
-from iclkit.sweep import SweepError, cache_folder, complete
+from iclkit.sweep import SweepError, complete
 
 MakingError = SweepError
 

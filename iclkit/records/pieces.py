@@ -17,15 +17,15 @@ import json
 import shutil
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from filelock import FileLock, Timeout
 
+from iclkit.environment import one_thread
 from iclkit.records.store import versions, write_whole
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -168,14 +168,3 @@ def packed(job: Job, run: Callable, arrays: dict[str, np.ndarray], seconds: floa
     buffer = io.BytesIO()
     np.savez_compressed(buffer, _seconds=seconds, _about=json.dumps(about), **arrays)
     return buffer.getvalue()
-
-
-@contextmanager
-def one_thread():
-    """Torch computes on one thread inside: the same sums in the same order, whatever the machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from iclkit.environment import building
+from iclkit.environment import building, cache_folder
 from iclkit.tasks.exemplars import Given
 
 URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
@@ -64,7 +64,7 @@ def table(folder: Path, features: str, norm: float) -> Given:
 
 def downloaded() -> Path:
     """The cache's folder of the small archives, fetched when they are not there."""
-    cache = Path(os.environ.get("ICLKIT_CACHE") or Path.home() / ".cache" / "iclkit") / "omniglot"
+    cache = cache_folder() / "omniglot"
     for archive in SMALL:
         if building() and not (cache / archive).exists():
             raise OmniglotError(

@@ -24,7 +24,7 @@ from benchmarks.crews import Cell, Crew, WorkerError
 from benchmarks.results import SHIPPED, Store
 from benchmarks.shapes import SHAPES
 from benchmarks.work import work_of
-from iclkit.records.making import cache_folder
+from iclkit.environment import cache_folder
 
 PARTS = ("steps", "many", "scaling", "shares")
 ROUNDS = {"scaling": 3}
