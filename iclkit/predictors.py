@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from iclkit.tasks.base import check_whole
-from iclkit.tasks.markov import Chains, Markov
+from iclkit.tasks.markov import Chains, Drawn, Markov
 
 PHASES = ("1-Gen", "2-Gen", "1-Mem", "2-Mem")
 TEST = 2**31  # the seed of test sequences, apart from training's
@@ -186,14 +186,17 @@ class Distances:
     Rows are the two test sets: `sequences` from the training chains, then as many from a new chain each.
     Columns are PHASES, then a uniform guess. An entry is mean KL(predictor ‖ model) over sequences and
     `positions`, by default the last. Test sequences are named by `seed` and never meet those of training;
-    observers answer them once. Raises `ValueError` for a model that answers over other symbols.
+    observers answer them once (`answers`), and `truth` holds what the chains themselves
+    say. Raises `ValueError` for a model that answers over other symbols.
     """
 
     def __init__(self, task: Markov, sequences: int = 2000, positions: Sequence[int] = (-1,), seed: int = 0):
         check_whole("sequences", sequences)
         tasks = [replace(t, batch_size=sequences) for t in (task, task.fresh())]
         self.positions, self.vocab = list(positions), task.vocab
-        self.tokens = torch.stack([t.batch(TEST, seed).inputs for t in tasks])
+        drawn = [t.draw(TEST, seed) for t in tasks]
+        self.tokens = torch.stack([d.tokens[:, :-1] for d in drawn])
+        self.truth = torch.stack([rows_at(d, positions) for d in drawn])
         observers = predictors(task).values()
         answers = [torch.stack([observer(x, positions) for observer in observers]) for x in self.tokens]
         guess = torch.full_like(answers[0][:1], -math.log(task.vocab))
@@ -222,6 +225,17 @@ class Distances:
             )
         answer = torch.cat(logits).double().log_softmax(-1).to(self.tokens.device)
         return answer.unflatten(0, self.tokens.shape[:2])
+
+
+def rows_at(drawn: Drawn, positions: Sequence[int]) -> Float[Tensor, "sequences places vocab"]:
+    """Log-probabilities of the chains themselves for the state after each of these places of the inputs."""
+    states = drawn.tokens[:, :-1][:, list(positions)]
+    return drawn.chains.log_P[drawn.chain[:, None], states]
+
+
+def expected_loss(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Mean −Σ_j p_j log q_j in nats: the loss of q where p is true, without the noise of one next state."""
+    return -(log_p.exp() * log_q.masked_fill(torch.isneginf(log_p), 0)).sum(-1).mean((-1, -2))
 
 
 def divergence(log_p: Tensor, log_q: Tensor) -> Tensor:

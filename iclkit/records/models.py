@@ -1,4 +1,4 @@
-"""Trained models in records: weights under "variant/seed/parameter", configs in `meta`."""
+"""Trained models in records: weights under "variant/seed/parameter" or "variant/seed/step/parameter"."""
 
 import numpy as np
 import torch
@@ -12,12 +12,13 @@ def pack(model: Transformer) -> dict[str, np.ndarray]:
     return {name: weight.detach().cpu().numpy() for name, weight in model.named_parameters()}
 
 
-def load_model(name: str | Record, variant: str, seed: int = 0) -> Transformer:
+def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None = None) -> Transformer:
     """Rebuild a trained model from a record whose configs give `variant` and `model`.
 
         load_model("part1_models", variant="2L", seed=0)
+        load_model("phases_202", variant="K8", seed=0, step=300)     a checkpoint, where the record has them
 
-    Raises KeyError for a variant or seed the record does not hold, naming those it does.
+    Raises KeyError for a variant, seed or step the record does not hold, naming those it does.
     """
     record = name if isinstance(name, Record) else load(name)
     configs = record.meta["config"] if isinstance(record.meta["config"], list) else []
@@ -33,6 +34,18 @@ def load_model(name: str | Record, variant: str, seed: int = 0) -> Transformer:
             {int(key.split("/")[1]) for key in record if key.startswith(f"{variant}/") and key.count("/") > 1}
         )
         raise KeyError(f"record {record.name!r} has no seed {seed} of {variant!r}; it has {seeds}")
+    steps = sorted({int(name.split("/")[0]) for name in weights if name.split("/")[0].isdigit()})
+    if step not in (steps or [None]):
+        raise KeyError(
+            f"record {record.name!r} has {f'steps {steps}' if steps else 'no steps, only the final weights,'} "
+            f"of {variant!r}, seed {seed}; got step={step}"
+        )
+    if steps:
+        weights = {
+            name.removeprefix(f"{step}/"): array
+            for name, array in weights.items()
+            if name.startswith(f"{step}/")
+        }
     model = Transformer(TransformerConfig(**known[variant]))
     model.load_state_dict({key: torch.from_numpy(np.array(array)) for key, array in weights.items()})
     return model.eval()
