@@ -26,6 +26,7 @@ from iclkit.circuits.patching import Metric, normalised, same_shape
 from iclkit.model import Transformer
 
 Edge = tuple[str, str]
+HOW = ("resample", "mean")
 NODE = re.compile(r"(Emb|Out)|Att(\d+)(?:\.([qkv]))?|L(\d+)H(\d+)(?:\.([qkv]))?|MLP(\d+)")
 
 
@@ -49,14 +50,14 @@ def patch_edges(model: Transformer, clean: Tensor, corrupted: Tensor, edges: Ite
     return edge_patcher(model, clean, corrupted)(edges)
 
 
-def edge_patcher(model: Transformer, clean: Tensor, corrupted: Tensor) -> Callable[[Iterable[Edge]], Tensor]:
-    """`patch_edges` with the corrupted run done once: a function `edges → logits`."""
-    same_shape(clean, corrupted)
-    if not model.config.n_layers:
-        raise ValueError("this model has no layers (n_layers=0), so its only edge is Emb → Out")
-    with torch.no_grad():
-        _, cache = model.run_with_cache(corrupted, _output_points(model))
-    wrote = _by_sender(model, cache)
+def edge_patcher(
+    model: Transformer, clean: Tensor, corrupted: Tensor, how: str = "resample"
+) -> Callable[[Iterable[Edge]], Tensor]:
+    """`patch_edges` with the corrupted run done once: a function `edges → logits`.
+
+    `how="mean"` patches with what senders write in the corrupted runs on average, place by place.
+    """
+    wrote = stand_ins(model, clean, corrupted, how)
 
     @torch.no_grad()
     def patched(edges: Iterable[Edge]) -> Tensor:
@@ -90,6 +91,20 @@ def path_patch(
     receivers = [receivers] if isinstance(receivers, str) else list(receivers)
     scaled = normalised(metric, model(clean), model(corrupted))
     return scaled(patch_edges(model, clean, corrupted, [(sender, receiver) for receiver in receivers]))
+
+
+@torch.no_grad()
+def stand_ins(model: Transformer, clean: Tensor, corrupted: Tensor, how: str) -> dict[str, Tensor]:
+    """What every single sender wrote in the corrupted run, or its mean over the batch: `[batch seq d_model]`."""
+    same_shape(clean, corrupted)
+    if not model.config.n_layers:
+        raise ValueError("this model has no layers (n_layers=0), so its only edge is Emb → Out")
+    if how not in HOW:
+        raise ValueError(f"how must be one of {', '.join(HOW)}; got {how!r}")
+    wrote = _by_sender(model, model.run_with_cache(corrupted, _output_points(model))[1])
+    if how == "mean":
+        wrote = {sender: x.mean(0, keepdim=True).expand_as(x) for sender, x in wrote.items()}
+    return wrote
 
 
 def _output_points(model: Transformer) -> list[tuple[str, int]]:

@@ -1,0 +1,71 @@
+"""Two controls of chapter 204, trained on the chains of chapter 202: no MLP, and four layers.
+
+    variant         model                     K     updates
+    attention-K8    two layers without MLPs   8       3,000
+    attention-K16   the same                 16       3,000
+    four-layers     four layers with MLPs     8       2,000
+
+Seed s names chains, first weights and data, as in `phases_202`: a run here and the run there with the same K
+see the same batches. Under "attention-K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2],
+`apart` [seed 2 5 5]; weights of the end under "attention-K8/0/blocks.0.attn.W_Q".
+"""
+
+import numpy as np
+
+from iclkit.records.recipes import Piece, Probe, phases_202
+
+NAME = "models_204"
+COST = "3 models × 3 seeds, about 8 core-minutes"
+SEEDS = (0, 1, 2)
+MEASURED = ("distances", "losses", "apart")
+VARIANTS = {
+    "attention-K8": (8, {"d_mlp": 0}, 3000),
+    "attention-K16": (16, {"d_mlp": 0}, 3000),
+    "four-layers": (8, {"n_layers": 4}, 2000),
+}
+
+
+def configs(scale: str) -> list[dict]:
+    """One dict a variant; `paper` has the same models."""
+    return [
+        {
+            "variant": variant,
+            "K": K,
+            "model": phases_202.MODEL | changed,
+            "task": phases_202.TASK,
+            "training": phases_202.TRAINING | {"steps": steps},
+            "looks": [step for step in phases_202.LOOKS if step <= steps],
+            "kept": [steps],
+        }
+        for variant, (K, changed, steps) in VARIANTS.items()
+    ]
+
+
+def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
+    """Train one model and look at it on the way, as `phases_202` does."""
+    return phases_202.unit(config, seed, folder)
+
+
+def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
+    """Measures stacked over seeds under variant/measure, final weights under variant/seed/parameter."""
+    arrays, found = {}, {}
+    for config, seed, piece in pieces:
+        variant = config["variant"]
+        arrays[f"{variant}/steps"] = piece["steps"]
+        for name in MEASURED:
+            found.setdefault(f"{variant}/{name}", []).append(piece[name].astype(np.float32))
+        for name in piece:
+            if "/" in name:
+                arrays[f"{variant}/{seed}/{name.split('/')[1]}"] = piece[name]
+    return arrays | {name: np.stack(values) for name, values in found.items()}
+
+
+def probe(record) -> Probe:
+    """K = 8 without MLPs, seed 0: its distance from 1-Gen on fresh chains after 100 updates."""
+    config = record.meta["config"][0]
+    step = list(record["attention-K8/steps"]).index(100)
+    short = config | {"training": config["training"] | {"steps": 100}, "looks": [100], "kept": []}
+    measured = unit(short, 0)["distances"][-1, 1, 0]
+    recorded = float(record["attention-K8/distances"][0, step, 1, 0])
+    what = "K = 8 without MLPs, seed 0: distance from 1-Gen after 100 updates"
+    return Probe(what, float(measured), 0.9 * recorded, 1.1 * recorded)
