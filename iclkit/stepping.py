@@ -141,7 +141,7 @@ class ByAutograd:
     def step(self, batches: Sequence[Batch], step: int) -> Float[Tensor, " model"]:
         (batch,) = batches
         for group in self.optimiser.param_groups:
-            group["lr"] = self.config.lr_at(step)
+            group["lr"] = self.config.lr_at(step) * group["factor"]
         with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             logits = self.forward(batch.inputs)
         value = self.loss(logits.float() if self.precision == "bfloat16" else logits, batch)
@@ -257,14 +257,14 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def build_optimiser(model: Transformer, config) -> torch.optim.Optimizer:
-    """AdamW; matrices decay, vectors do not."""
-    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    """AdamW; matrices decay, vectors do not; a group for each `factor` that `rates` ask for."""
+    trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not trained:
         raise ValueError("this model has no weight to train; set requires_grad_(True) on some")
-    groups = [
-        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    fused = trained[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=fused)
+    groups = {}
+    for name, weight in trained.items():
+        decay, factor = config.weight_decay if weight.ndim >= 2 else 0.0, config.rate_of(name)
+        group = {"params": [], "weight_decay": decay, "factor": factor}
+        groups.setdefault((weight.ndim < 2, factor), group)["params"].append(weight)
+    fused = weight.device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(list(groups.values()), lr=config.lr, betas=config.betas, fused=fused)

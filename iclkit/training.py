@@ -23,52 +23,7 @@ from iclkit.saving import RunFolder, encoded
 from iclkit.stepping import build_stepper, cross_entropy
 from iclkit.tasks import Batch, Task
 from iclkit.tasks.base import check_whole
-
-SCHEDULES = {
-    "constant": lambda part: 1.0,
-    "linear": lambda part: 1.0 - part,
-    "cosine": lambda part: 0.5 * (1 + math.cos(math.pi * part)),
-}
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How a model is trained: `steps` of AdamW at `lr`, warmed up linearly over `warmup` steps.
-
-    `seed` names the data; the model's own seed named its first weights. Matrices decay, vectors do not.
-    """
-
-    steps: int = 1000
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = 0.01
-    warmup: int = 0
-    schedule: str = "constant"
-    clip: float | None = None
-    seed: int = 0
-
-    def __post_init__(self):
-        for name in ("steps", "warmup", "seed"):
-            check_whole(name, getattr(self, name))
-        real = all(isinstance(x, (int, float)) and math.isfinite(x) for x in (self.lr, self.weight_decay))
-        least = self.steps >= 1 and self.warmup >= 0 and self.seed >= 0
-        if not (real and least and self.lr > 0 and self.weight_decay >= 0):
-            raise ValueError(
-                "expected steps ≥ 1, lr > 0, weight_decay ≥ 0, warmup ≥ 0 and seed ≥ 0, Python's numbers "
-                f"(axis.tolist() makes such); got {self}"
-            )
-        if self.clip is not None and not (isinstance(self.clip, (int, float)) and self.clip > 0):
-            raise ValueError(f"clip must be None or a positive norm; got {self.clip!r}")
-        pair = isinstance(self.betas, (tuple, list)) and len(self.betas) == 2
-        if not (pair and all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in self.betas)):
-            raise ValueError(f"betas must be two numbers in [0, 1), as (0.9, 0.98); got {self.betas!r}")
-        if self.schedule not in list(SCHEDULES):
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {self.schedule!r}")
-
-    def lr_at(self, step: int) -> float:
-        """The learning rate of update number `step`, counted from 0."""
-        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
-        return self.lr * warm * SCHEDULES[self.schedule](step / self.steps)
+from iclkit.training_config import TrainConfig
 
 
 @dataclass
@@ -270,6 +225,7 @@ def check_fit(model: Transformer, task: Task, config: TrainConfig) -> None:
             else type(task).__name__
         )
         raise TypeError(f"a task has batch(seed, step), as Repeats() does; got {got}")
+    config.check_rates(name for name, _ in model.named_parameters())
     c = model.config
     vocab, length = getattr(task, "vocab", None), getattr(task, "length", None)
     if vocab is not None and not c.embedded and vocab > c.d_vocab:
@@ -283,14 +239,15 @@ def check_fit(model: Transformer, task: Task, config: TrainConfig) -> None:
 
 
 def describe(run: Run, task: Task, measures, how: dict) -> str:
-    """What makes a run this run and no other, as JSON."""
+    """What makes a run this run and no other, as JSON; without paces of their own, as before there were any."""
+    training = asdict(run.config) | {"precision": how.get("precision", "float32")}
     return json.dumps(
         {
             "format": 2,
             "model": asdict(run.model.config),
             "first weights": round(float(sum(w.abs().sum() for w in run.model.state_dict().values())), 2),
             "task": repr(task),
-            "training": asdict(run.config) | {"precision": how.get("precision", "float32")},
+            "training": {name: value for name, value in training.items() if name != "rates" or value},
             "measures": list(measures),
             "measured at": run.steps.tolist(),
         },

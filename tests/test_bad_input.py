@@ -76,6 +76,7 @@ CASES = {
     "TrainConfig(clip=-1.0)": "clip must be None or a positive",
     "TrainConfig(betas=0.9)": "betas must be two numbers",
     "TrainConfig(schedule=['linear'])": "schedule must be one of",
+    "TrainConfig(rates={'a': 0.1})": r"rates are pairs of a pattern.*got {'a': 0.1}",
     "train(few, task, plan)": "targets must lie in 0 … 2.*d_vocab_out",
     "train(Transformer(config), None, plan)": r"a task has batch\(seed, step\).*got NoneType",
     "train(Transformer(config), Repeats, plan)": "the class Repeats; make an instance",

@@ -30,7 +30,7 @@ class Step:
         self.flat = Flat(models[0], len(models))
         self.grads = torch.zeros_like(self.flat.rows)
         self.passes = Passes(self.flat, self.flat.split(self.grads))
-        self.optimiser = AdamW(self.flat.rows, self.flat.decaying, configs)
+        self.optimiser = AdamW(self.flat.rows, self.flat.decaying, configs, factors(self.flat, configs))
         for index, model in enumerate(models):
             views = self.flat.named(self.flat.rows, index)
             for name, weight in model.named_parameters():
@@ -103,6 +103,17 @@ class Step:
             grad = logp.exp_().scatter_add_(2, wanted, logp.new_full((), -1.0).expand(wanted.shape))
             self.passes.backward(grad.mul_(weight), kept)
         return losses
+
+
+def factors(flat: Flat, configs: list) -> Float[Tensor, "model size"] | None:
+    """What multiplies the learning rate of each weight; None where no config sets `rates`."""
+    if not any(config.rates for config in configs):
+        return None
+    rows = torch.ones_like(flat.rows)
+    for index, config in enumerate(configs):
+        for name, view in flat.named(rows, index).items():
+            view.mul_(config.rate_of(name))
+    return rows
 
 
 def share(batch: Batch, dtype: torch.dtype) -> Tensor:
