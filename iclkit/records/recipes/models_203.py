@@ -1,8 +1,9 @@
 """Models of two phases, with a look at their attention on the way (chapters 203 and 204).
 
-    variant   chains   updates   weights kept after
-    K256         256     2,000   300 (1-Gen) and 2,000 (2-Gen)
-    K8             8     2,000   300 and 2,000 (2-Mem); seed 0 also on the way
+    variant          chains   updates   weights kept after
+    K256                256     2,000   300 (1-Gen) and 2,000 (2-Gen)
+    K8                    8     2,000   300 and 2,000 (2-Mem); seed 0 also on the way
+    attention-K256      256     3,000   3,000; no MLPs
 
 Seed s names chains, first weights and data, as in `phases_202`: the same runs, looked at more closely. Under
 "K256/": `steps`, `distances` [seed step 2 5] and `losses` [seed step 2] as there; on 200 sequences of fresh
@@ -19,24 +20,28 @@ from iclkit.circuits.scores import prefix_matching_score, previous_token_score
 from iclkit.records.recipes import Piece, Probe, phases_202
 
 NAME = "models_203"
-COST = "2 models × 3 seeds × 2,000 updates, about 6 core-minutes"
+COST = "3 models × 3 seeds of 2,000 or 3,000 updates, about 8 core-minutes"
 SEEDS = (0, 1, 2)
 STEPS = 2000
-LOOKS = tuple(step for step in phases_202.LOOKS if step <= STEPS)
-KEPT = {256: (300, STEPS), 8: (300, STEPS)}
-MORE = {(8, 0): (0, 50, 100, 200, 450, 600, 900, 1200)}
+KEPT = {"K256": (300, STEPS), "K8": (300, STEPS), "attention-K256": (3000,)}
+MORE = {("K8", 0): (0, 50, 100, 200, 450, 600, 900, 1200)}
 MEASURED = ("distances", "losses", "entropy", "previous", "match", "match_even")
 
 
 def configs(scale: str) -> list[dict]:
-    """One dict a K; `paper` has the same models."""
-    shared = {
-        "model": phases_202.MODEL,
-        "task": phases_202.TASK,
-        "training": phases_202.TRAINING | {"steps": STEPS},
-        "looks": LOOKS,
-    }
-    return [{"variant": f"K{K}", "K": K, **shared} for K in (256, 8)]
+    """One dict a variant; `paper` has the same models."""
+    changes = {"K256": (256, {}, STEPS), "K8": (8, {}, STEPS), "attention-K256": (256, {"d_mlp": 0}, 3000)}
+    return [
+        {
+            "variant": variant,
+            "K": K,
+            "model": phases_202.MODEL | changed,
+            "task": phases_202.TASK,
+            "training": phases_202.TRAINING | {"steps": steps},
+            "looks": [step for step in phases_202.LOOKS if step <= steps],
+        }
+        for variant, (K, changed, steps) in changes.items()
+    ]
 
 
 def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
@@ -44,7 +49,7 @@ def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
     look = phases_202.Look(phases_202.task_of(config, seed))
     tokens = look.distances.tokens[1, :200]
     measures = {"looks": look, "attention": lambda model: at_attention(model, tokens)}
-    kept = KEPT[config["K"]] + MORE.get((config["K"], seed), ())
+    kept = KEPT[config["variant"]] + MORE.get((config["variant"], seed), ())
     run = phases_202.fit(config, seed, measures, config["looks"], kept, folder)
     looks, attention = np.array(run.history["looks"]), np.array(run.history["attention"])
     even = torch.ones(64, 64).tril()
