@@ -163,6 +163,18 @@ def test_making_resumes_and_skips_what_is_done(recipe, tmp_path):
     np.testing.assert_allclose(again["ends"].ravel(), fresh, rtol=1e-6)
 
 
+def test_what_is_finished_makes_a_record_that_says_what_is_missing(recipe, tmp_path):
+    with pytest.raises(MakingError, match="no piece of walks is finished; make it without --finished"):
+        make(recipe, folder=tmp_path, finished=True)
+    recipe.broken = {(9, 0), (9, 1)}
+    with pytest.raises(MakingError):
+        make(recipe, folder=tmp_path)
+    recipe.calls, recipe.assemble = [], lambda pieces: {"of": np.array([p.config["steps"] for p in pieces])}
+    record = make(recipe, folder=tmp_path, finished=True)
+    assert record["of"].tolist() == [5, 5] and not recipe.calls
+    assert record.meta["config"] == [{"steps": 5}] and record.meta["missing"] == 2
+
+
 def test_another_text_or_scale_is_made_anew(recipe, tmp_path):
     make(recipe, folder=tmp_path)
     recipe.calls = []

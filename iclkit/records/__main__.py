@@ -1,4 +1,4 @@
-"""`python -m iclkit.records list`, `… scorecard`, `… make NAME [--scale paper] [--seeds 0 1] [--jobs 2]`."""
+"""`python -m iclkit.records list`, `… scorecard`, `… make NAME [--scale paper] [--seeds 0 1] [--jobs 2] [--finished]`."""
 
 import argparse
 import sys
@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     making.add_argument("--scale", choices=["book", "paper"], default="book")
     making.add_argument("--seeds", nargs="+", type=int)
     making.add_argument("--jobs", type=int, default=1, help="pieces at once, each in a process of its own")
+    making.add_argument("--finished", action="store_true", help="of the pieces there are, nothing new")
     making.add_argument("--folder", type=Path, help="write there instead of into the package")
     commands.add_parser("scorecard", help="write scorecard.json from the records and the rules of the claims")
     options = parser.parse_args(arguments)
@@ -42,7 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _make(options) -> int:
     for name in options.names:
         try:
-            record = make(name, options.scale, options.seeds, options.folder, jobs=options.jobs)
+            chosen = options.scale, options.seeds, options.folder
+            record = make(name, *chosen, jobs=options.jobs, finished=options.finished)
         except (KeyError, ValueError, MakingError) as error:
             print(error.args[0], file=sys.stderr)
             return 1

@@ -21,10 +21,12 @@ def make(
     folder: Path | None = None,
     progress: bool | None = None,
     jobs: int | None = 1,
+    finished: bool = False,
 ) -> Record:
     """Make a record and write it, as package data or into `folder`; what is done already is not done again.
 
-    Prints its cost first. `jobs` are worker processes; 1 stays in this one.
+    Prints its cost first. `jobs` are worker processes; 1 stays in this one. `finished` does nothing new: the
+    record is made of the pieces there are, and its meta say how many are `missing`.
     Raises `MakingError` when a piece fails, after the others are done and saved.
     """
     recipe = find(recipe) if isinstance(recipe, str) else recipe
@@ -37,6 +39,11 @@ def make(
     calls = [Job(piece_file(recipe, *it), it, dict(zip(("config", "seed"), it))) for it in work]
     done = sum(read(job.file) is not None for job in calls)
     print(f"{recipe.NAME} at {scale} scale: {recipe.COST}; {done} of {len(work)} pieces are done", flush=True)
+    if finished:
+        calls = [job for job in calls if read(job.file) is not None]
+        if not calls:
+            raise MakingError(f"no piece of {recipe.NAME} is finished; make it without --finished")
+        configs = [config for config in configs if any(config == job.arguments[0] for job in calls)]
     found = complete(recipe.unit, calls, f"pieces of {recipe.NAME}", jobs, progress)
     meta = {
         "config": configs,
@@ -46,7 +53,9 @@ def make(
         "recipe_sha256": hashlib.sha256(source(recipe).encode()).hexdigest(),
         "scale": scale,
     }
-    pieces = [Piece(*call, dict(piece)) for call, piece in zip(work, found)]
+    if missing := len(work) - len(calls):
+        meta["missing"] = missing
+    pieces = [Piece(*job.arguments, dict(piece)) for job, piece in zip(calls, found)]
     return save(recipe.NAME, recipe.assemble(pieces), meta, folder)
 
 

@@ -33,6 +33,24 @@ def test_what_the_record_lacks_is_named(record):
         load_model(record, "small", 0)
 
 
+def test_a_checkpoint_is_named_by_its_step(tmp_path):
+    models = {step: Transformer(TransformerConfig(**SMALL), seed=step) for step in (10, 20)}
+    arrays = {f"small/0/{step}/{name}": w for step, m in models.items() for name, w in pack(m).items()}
+    meta = {"config": [{"variant": "small", "model": SMALL}], "seeds": [0], "seconds": 1.0, "recipe": "tests"}
+    record = records.save("steps", arrays, meta | {"scale": "book"}, tmp_path)
+    tokens = torch.arange(7)[None]
+    for step, model in models.items():
+        assert torch.equal(load_model(record, "small", 0, step)(tokens), model(tokens))
+    for step in (None, 15):
+        with pytest.raises(KeyError, match=rf"has steps \[10, 20\] of 'small', seed 0; got step={step}"):
+            load_model(record, "small", 0, step)
+
+
+def test_final_weights_have_no_step(record):
+    with pytest.raises(KeyError, match="no steps, only the final weights"):
+        load_model(record, "small", 3, step=10)
+
+
 def test_claims_fail_on_gradual_growth():
     arrays = dict(records.load("part1_models"))
     steps = arrays["2L/steps"]

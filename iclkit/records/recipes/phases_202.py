@@ -48,8 +48,8 @@ LOOKS = (
 
 def configs(scale: str) -> list[dict]:
     """One dict a K; `paper` has the same: the paper's size has a record of its own."""
-    shared = {"model": MODEL, "task": TASK, "training": TRAINING, "looks": LOOKS}
-    return [{"variant": f"K{K}", "K": K, "kept": KEPT.get(K, ()), **shared} for K in MANY]
+    shared = {"model": MODEL, "task": TASK, "training": TRAINING, "looks": list(LOOKS)}
+    return [{"variant": f"K{K}", "K": K, "kept": list(KEPT.get(K, [])), **shared} for K in MANY]
 
 
 def task_of(config: dict, seed: int) -> Markov:

@@ -24,7 +24,7 @@ MEASURED = ("distances", "losses", "apart", "floors")
 
 def configs(scale: str) -> list[dict]:
     """One dict a K; `paper` has the same."""
-    shared = {"model": MODEL, "task": TASK, "training": TRAINING, "looks": LOOKS, "kept": ()}
+    shared = {"model": MODEL, "task": TASK, "training": TRAINING, "looks": list(LOOKS), "kept": []}
     return [{"K": K, "seeds": seeds, **shared} for K, seeds in MANY.items()]
 
 
