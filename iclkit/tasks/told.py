@@ -1,0 +1,87 @@
+"""Task injection: sequences whose vectors carry, besides each state, a sign of the chain they come from.
+
+    states    b            a            a              a sequence of chain k
+    untold    E[b]         E[a]         E[a]           what the states are
+    told      E[b] + g·u   E[a] + g·u   E[a] + g·u     and whose they are: u = U[k], g the gain
+
+E and U are unit vectors in random directions, drawn once and never trained, so the model that reads them is
+an ordinary `embedded` one. Told in training, asked untold. Source: Gibson, Cui & Reddy 2026
+(https://arxiv.org/abs/2604.12151); its form there is unknown, this one is our choice.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from iclkit.tasks.base import Batch, check_whole
+from iclkit.tasks.markov import Markov
+
+
+@dataclass(frozen=True)
+class Told:
+    """`task`, each state as a vector of `width`; in a `share` of the sequences the chain's sign is added.
+
+        batch.inputs [batch seq width]     batch.targets [batch seq], the states that follow
+
+    `gain` is the length of the sign, a state's vector having length 1. Raises `ValueError` for a gain below
+    0, a share outside 0 … 1, and a task whose every sequence has its own chain.
+    """
+
+    task: Markov
+    width: int
+    gain: float = 1.0
+    share: float = 0.5
+
+    def __post_init__(self):
+        check_whole("width", self.width)
+        if self.width < 1 or not 0 <= self.gain < math.inf or not 0 <= self.share <= 1:
+            raise ValueError(
+                "expected width ≥ 1, a finite gain ≥ 0 and a share from 0 to 1; "
+                f"got {self.width}, {self.gain} and {self.share}"
+            )
+        if self.task.K is None:
+            raise ValueError("with K=None there are no chains to be told of; give the task a K")
+
+    @property
+    def length(self) -> int:
+        """Places in a sequence."""
+        return self.task.length
+
+    @cached_property
+    def states(self) -> Float[Tensor, "vocab width"]:
+        """E: a unit vector a state."""
+        return directions(self.task.vocab, self.width, self.task.chain_seed, 3)
+
+    @cached_property
+    def signs(self) -> Float[Tensor, "K width"]:
+        """U: a unit vector a chain."""
+        return directions(self.task.K, self.width, self.task.chain_seed, 4)
+
+    def embed(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq width"]:
+        """The sequences as vectors, untold."""
+        return self.states.to(tokens.device)[tokens]
+
+    def batch(self, seed: int, step: int) -> Batch:
+        """The task's own batch of this step, its first sequences told."""
+        drawn = self.task.draw(seed, step)
+        told = torch.arange(len(drawn.chain), device=drawn.chain.device) < round(
+            self.share * len(drawn.chain)
+        )
+        sign = self.gain * told[:, None] * self.signs.to(drawn.chain.device)[drawn.chain]
+        return Batch(self.embed(drawn.tokens[:, :-1]) + sign[:, None], drawn.tokens[:, 1:])
+
+    def untold(self, model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """The model as a function of tokens, never told: what `Distances` and predictors' callers take."""
+        return lambda tokens: model(self.embed(tokens))
+
+
+def directions(count: int, width: int, *stream: int) -> Float[Tensor, "count width"]:
+    """Unit vectors in random directions, a pure function of the stream's numbers; always on the CPU."""
+    drawn = np.random.default_rng(stream).standard_normal((count, width))
+    return torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).float()
