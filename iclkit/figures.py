@@ -140,6 +140,37 @@ def curves(x, ys, ax: Axes | None = None, xlabel="", ylabel="", baselines=None) 
     return ax
 
 
+def circuit(nodes, edges, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Draw a model's graph: its nodes in a row, `edges` as strong arcs from left to right, all others faint.
+
+    `edges` are pairs of nodes, as `iclkit.circuits.all_edges` names them, or {pair: strength in 0 … 1}.
+    Arcs to the next node run straight, longer ones above. Raises ValueError for a pair that is no edge.
+    """
+    nodes = list(nodes)
+    strength = dict(edges) if isinstance(edges, dict) else dict.fromkeys(map(tuple, edges), 1.0)
+    pairs = [(a, b) for place, a in enumerate(nodes) for b in nodes[place + 1 :]]
+    if unknown := [edge for edge in strength if edge not in pairs]:
+        raise ValueError(f"{unknown[0]} is no edge between the nodes {', '.join(nodes)}, earlier to later")
+    ax = ax or plt.subplots(figsize=(6.4, 1.9))[1]
+    for a, b in sorted(pairs, key=lambda edge: strength.get(edge, 0)):
+        start, end = nodes.index(a), nodes.index(b)
+        share = float(strength.get((a, b), 0))
+        ax.annotate(
+            "", (end - 0.12, 0), (start + 0.12, 0),
+            arrowprops={
+                "arrowstyle": "-|>", "connectionstyle": f"arc3,rad={-0.5 * (end - start > 1)}",
+                "color": COLOURS[0] if share else "#D9D9D9", "alpha": 0.25 + 0.75 * share if share else 1,
+                "linewidth": 0.7 + 2.3 * share, "shrinkA": 8, "shrinkB": 8,
+            },
+        )  # fmt: skip
+    for place, name in enumerate(nodes):
+        ax.text(place, 0, name, ha="center", va="center", fontsize=9,
+                bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "#333333"})  # fmt: skip
+    ax.set(xlim=(-0.5, len(nodes) - 0.5), ylim=(-0.5, 2), title=title or "")
+    ax.axis("off")
+    return ax
+
+
 def _token_name(token) -> str:
     return str(token.item()) if hasattr(token, "item") else str(token)
 

@@ -87,3 +87,15 @@ def test_long_token_lists_name_every_other_position():
 def test_the_colours_are_distinct_and_the_background_is_light():
     assert len(set(figures.COLOURS)) == 8
     assert matplotlib.colors.to_rgb(plt.rcParams["figure.facecolor"]) == (1, 1, 1)
+
+
+def test_a_circuit_has_every_edge_and_shows_the_kept_ones():
+    nodes = ["Emb", "Att0", "MLP0", "Out"]
+    ax = figures.circuit(nodes, {("Emb", "Att0"): 1.0, ("Att0", "Out"): 0.5}, title="kept")
+    widths = [text.arrow_patch.get_linewidth() for text in ax.texts if hasattr(text, "arrow_patch")]
+    assert sorted(widths) == pytest.approx([0.7] * 4 + [1.85, 3.0])
+    assert [text.get_text() for text in ax.texts if not hasattr(text, "arrow_patch")] == nodes
+    plain = figures.circuit(nodes, [("Emb", "Out")])
+    assert max(t.arrow_patch.get_linewidth() for t in plain.texts if hasattr(t, "arrow_patch")) == 3.0
+    with pytest.raises(ValueError, match=r"\('Out', 'Emb'\) is no edge"):
+        figures.circuit(nodes, [("Out", "Emb")])

@@ -95,7 +95,7 @@ def path_patch(
 
 @torch.no_grad()
 def stand_ins(model: Transformer, clean: Tensor, corrupted: Tensor, how: str) -> dict[str, Tensor]:
-    """What every single sender wrote in the corrupted run, or its mean over the batch: `[batch seq d_model]`."""
+    """What every single sender wrote in the corrupted run, or the batch's mean: `[batch seq d_model]`."""
     same_shape(clean, corrupted)
     if not model.config.n_layers:
         raise ValueError("this model has no layers (n_layers=0), so its only edge is Emb → Out")

@@ -12,7 +12,7 @@ from iclkit.model import Transformer
 def attention_entropy_score(
     pattern: Float[Tensor, "batch head query key"], tokens: Int[Tensor, "rows seq"] | None = None
 ) -> Float[Tensor, " head"]:
-    """Mean over queries i ≥ 1 of −Σ_j A_ij log A_ij / log(i + 1): 1 = evenly over all it sees, 0 = one place."""
+    """Mean over queries i ≥ 1 of −Σ_j A_ij log A_ij / log(i + 1): 1 = evenly over all seen, 0 = one place."""
     check_pattern(pattern, tokens)
     if pattern.shape[-1] < 2:
         raise ValueError("the entropy of attention needs sequences of at least 2 tokens; got 1")
