@@ -24,7 +24,7 @@ POOLED = ("attn_out", 1)  # what the second layer's attention gathers: φ of a t
 
 
 class Follows(NamedTuple):
-    """Mean KL in nats from the own row, and from the donor's, to the answer; how often the donor's is nearer."""
+    """Mean KL in nats from the own and from the donor's row to the answer; how often the donor's is nearer."""
 
     own: float
     donor: float

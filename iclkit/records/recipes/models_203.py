@@ -1,15 +1,11 @@
-"""Models of two phases, with a look at their attention on the way (chapters 203 and 204).
-
-    variant          chains   updates   weights kept after
-    K256                256     2,000   300 (1-Gen) and 2,000 (2-Gen)
-    K8                    8     2,000   300 and 2,000 (2-Mem); seed 0 also on the way
-    attention-K256      256     3,000   3,000; no MLPs
+"""Transformers on 256 chains from 1-Gen to 2-Gen, with a look at their attention on the way (chapter 203).
 
 Seed s names chains, first weights and data, as in `phases_202`: the same runs, looked at more closely. Under
 "K256/": `steps`, `distances` [seed step 2 5] and `losses` [seed step 2] as there; on 200 sequences of fresh
 chains `entropy` [seed step layer], of attention against an even look, `previous` [seed step], attention of
 L0H0 to the state before, and `match` [seed step], attention of L1H0 to states that followed the present one;
-`match_even` [seed] is what an even look would give. Weights: "K256/0/300/blocks.0.attn.W_Q".
+`match_even` [seed] is what an even look would give. Weights are kept after 300 updates (1-Gen) and after
+2,000 (2-Gen), under "K256/0/300/blocks.0.attn.W_Q".
 """
 
 import numpy as np
@@ -20,27 +16,24 @@ from iclkit.circuits.scores import prefix_matching_score, previous_token_score
 from iclkit.records.recipes import Piece, Probe, phases_202
 
 NAME = "models_203"
-COST = "3 models × 3 seeds of 2,000 or 3,000 updates, about 8 core-minutes"
+COST = "3 seeds of 2,000 updates, about 3 core-minutes"
 SEEDS = (0, 1, 2)
 STEPS = 2000
-KEPT = {"K256": (300, STEPS), "K8": (300, STEPS), "attention-K256": (3000,)}
-MORE = {("K8", 0): (0, 50, 100, 200, 450, 600, 900, 1200)}
+KEPT = (300, STEPS)
 MEASURED = ("distances", "losses", "entropy", "previous", "match", "match_even")
 
 
 def configs(scale: str) -> list[dict]:
-    """One dict a variant; `paper` has the same models."""
-    changes = {"K256": (256, {}, STEPS), "K8": (8, {}, STEPS), "attention-K256": (256, {"d_mlp": 0}, 3000)}
+    """One config; `paper` has the same."""
     return [
         {
-            "variant": variant,
-            "K": K,
-            "model": phases_202.MODEL | changed,
+            "variant": "K256",
+            "K": 256,
+            "model": phases_202.MODEL,
             "task": phases_202.TASK,
-            "training": phases_202.TRAINING | {"steps": steps},
-            "looks": [step for step in phases_202.LOOKS if step <= steps],
+            "training": phases_202.TRAINING | {"steps": STEPS},
+            "looks": [step for step in phases_202.LOOKS if step <= STEPS],
         }
-        for variant, (K, changed, steps) in changes.items()
     ]
 
 
@@ -49,8 +42,7 @@ def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
     look = phases_202.Look(phases_202.task_of(config, seed))
     tokens = look.distances.tokens[1, :200]
     measures = {"looks": look, "attention": lambda model: at_attention(model, tokens)}
-    kept = KEPT[config["variant"]] + MORE.get((config["variant"], seed), ())
-    run = phases_202.fit(config, seed, measures, config["looks"], kept, folder)
+    run = phases_202.fit(config, seed, measures, config["looks"], KEPT, folder)
     looks, attention = np.array(run.history["looks"]), np.array(run.history["attention"])
     even = torch.ones(64, 64).tril()
     even = (even / even.sum(1, keepdim=True)).expand(len(tokens), 1, -1, -1)

@@ -1,27 +1,30 @@
-"""Two controls of chapter 204, trained on the chains of chapter 202: no MLP, and four layers.
+"""Two controls of chapter 204: no MLPs, and four layers.
 
-    variant         model                     K     updates
-    attention-K8    two layers without MLPs   8       3,000
-    attention-K16   the same                 16       3,000
-    four-layers     four layers with MLPs     8       2,000
+    variant          model                                 K     updates
+    attention-K8     two layers without MLPs                8      3,000
+    attention-K16    the same                              16      2,000
+    attention-K256   the same                             256      2,000
+    four-layers      four layers with MLPs, small           8      2,000
 
-Seed s names chains, first weights and data, as in `phases_202`: a run here and the run there with the same K
-see the same batches. Under "attention-K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2],
-`apart` [seed 2 5 5]; weights of the end under "attention-K8/0/blocks.0.attn.W_Q".
+Seed s names chains, first weights and data. The first three are `phases_202` without MLPs: a run there with
+the same K sees the same batches; the last has the sizes of `thresholds_205` (C = 3, N = 32, width 16). Under
+"attention-K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
+of the end under "attention-K8/0/blocks.0.attn.W_Q".
 """
 
 import numpy as np
 
-from iclkit.records.recipes import Piece, Probe, phases_202
+from iclkit.records.recipes import Piece, Probe, phases_202, thresholds_205
 
 NAME = "models_204"
-COST = "3 models × 3 seeds, about 8 core-minutes"
+COST = "4 models × 3 seeds, about 7 core-minutes"
 SEEDS = (0, 1, 2)
 MEASURED = ("distances", "losses", "apart")
 VARIANTS = {
-    "attention-K8": (8, {"d_mlp": 0}, 3000),
-    "attention-K16": (16, {"d_mlp": 0}, 3000),
-    "four-layers": (8, {"n_layers": 4}, 2000),
+    "attention-K8": (8, phases_202, {"d_mlp": 0}, 3000),
+    "attention-K16": (16, phases_202, {"d_mlp": 0}, 2000),
+    "attention-K256": (256, phases_202, {"d_mlp": 0}, 2000),
+    "four-layers": (8, thresholds_205, {"n_layers": 4}, 2000),
 }
 
 
@@ -31,13 +34,13 @@ def configs(scale: str) -> list[dict]:
         {
             "variant": variant,
             "K": K,
-            "model": phases_202.MODEL | changed,
-            "task": phases_202.TASK,
-            "training": phases_202.TRAINING | {"steps": steps},
+            "model": sizes.MODEL | changed,
+            "task": sizes.TASK,
+            "training": sizes.TRAINING | {"steps": steps},
             "looks": [step for step in phases_202.LOOKS if step <= steps],
             "kept": [steps],
         }
-        for variant, (K, changed, steps) in VARIANTS.items()
+        for variant, (K, sizes, changed, steps) in VARIANTS.items()
     ]
 
 
