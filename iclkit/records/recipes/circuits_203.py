@@ -1,9 +1,7 @@
-"""The circuits behind 1-Gen, 2-Gen and 2-Mem: which edges suffice, and what attention must do (203, 204).
+"""The circuits behind 1-Gen and 2-Gen: which edges suffice, and what attention must do (chapter 203).
 
-    phase    model (of `models_203`)             sequences from
-    1-Gen    K = 256 after   300 updates         fresh chains
-    2-Gen    K = 256 after 2,000 updates         fresh chains
-    2-Mem    K = 8   after 2,000 updates         the 8 training chains
+    1-Gen    K = 256 after   300 updates (`models_203`)      sequences of fresh chains
+    2-Gen    the same after 2,000 updates
 
 Distances are KL(observer ‖ model) in nats at the last position, the observer being the one of the phase.
 Under "2-Gen/": `shares` [seed subset], for each of the 2^15 subsets of edges kept (half precision), and
@@ -12,9 +10,11 @@ Under "2-Gen/": `shares` [seed subset], for each of the 2^15 subsets of edges ke
 
     even        both layers attend evenly to all they see
     previous    L0H0 attends to the state before only
-    match       and L1H0 evenly to the states that followed the present state, to the first if none
+    match       L1H0 attends evenly to the states that followed the present state, to the first if none
+    both        the last two together
 
-`without` [seed node] has one node at its mean, in the order Att0 MLP0 Att1 MLP1.
+`without` [seed node] has one node at its mean, in the order Att0 MLP0 Att1 MLP1. `offsets` [seed back] is the
+attention of L0H0 to the state 0, 1, 2 … places back, over queries from place 16 on.
 """
 
 import numpy as np
@@ -28,40 +28,33 @@ from iclkit.predictors import TEST, divergence, predictors
 from iclkit.records.models import load_model
 from iclkit.records.recipes import Piece, Probe, phases_202
 from iclkit.records.store import load
+from iclkit.tasks import Markov
 
 NAME = "circuits_203"
-COST = "3 phases × 3 seeds × 2 × 32,768 subsets of edges, about 2 core-minutes"
+COST = "2 phases × 3 seeds × 2 × 32,768 subsets of edges, about 1 core-minute"
 SEEDS = (0, 1, 2)
-MODELS = {"1-Gen": ("K256", 300), "2-Gen": ("K256", 2000), "2-Mem": ("K8", 2000)}
-SEQUENCES = 100
-WAYS = ("even", "previous", "match")
+STEPS = {"1-Gen": 300, "2-Gen": 2000}
+SEQUENCES = 64
+WAYS = ("even", "previous", "match", "both")
 
 
 def configs(scale: str) -> list[dict]:
     """One dict a phase, and which models it opens; `paper` has the same."""
     made = load("models_203").meta
-    known = {config["variant"]: config for config in made["config"]}
-    shared = {"models": made["sha256"], "task": phases_202.TASK, "sequences": SEQUENCES}
-    return [
-        {"phase": phase, "variant": variant, "step": step, "K": known[variant]["K"], **shared}
-        for phase, (variant, step) in MODELS.items()
-    ]
+    return [{"phase": phase, "step": step, "models": made["sha256"]} for phase, step in STEPS.items()]
 
 
 def unit(config: dict, seed: int) -> dict[str, np.ndarray]:
     """Open one model."""
-    model = load_model("models_203", config["variant"], seed, config["step"])
-    return opened(model, *sequences(config, seed))
+    return opened(load_model("models_203", "K256", seed, config["step"]), *sequences(config["phase"], seed))
 
 
-def sequences(config: dict, seed: int):
+def sequences(phase: str, seed: int):
     """Sequences `[batch 64]`, for each one of another chain, and the observer's answers `[batch 5]`."""
-    task = phases_202.task_of(config, seed)
-    drawn_from = task if config["phase"] == "2-Mem" else task.fresh()
-    drawn = type(task)(**vars(drawn_from) | {"batch_size": config["sequences"]}).draw(TEST, 203)
+    task = Markov(K=256, chain_seed=seed, **phases_202.TASK | {"batch_size": SEQUENCES})
+    drawn = task.fresh().draw(TEST, 203)
     tokens = drawn.tokens[:, :-1]
-    other = tokens[pick_donors(drawn.chain, seed=203)]
-    return tokens, other, predictors(task)[config["phase"]](tokens, (-1,))[:, 0]
+    return tokens, tokens[pick_donors(drawn.chain)], predictors(task)[phase](tokens, (-1,))[:, 0]
 
 
 def opened(model, tokens, other, answer) -> dict[str, np.ndarray]:
@@ -86,8 +79,16 @@ def opened(model, tokens, other, answer) -> dict[str, np.ndarray]:
             "uniform": apart(torch.zeros_like(answer)),
             "forced": [apart(model.run_with_hooks(tokens, hooks)[:, -1]) for hooks in ways.values()],
             "without": [apart(mean(edges)[:, -1]) for edges in gone],
+            "offsets": offsets(model, tokens),
         }
     return {name: np.asarray(value) for name, value in found.items()}
+
+
+def offsets(model, tokens) -> list[float]:
+    """Mean attention of L0H0 to the state 0 … 15 places back, over queries from place 16 on."""
+    _, cache = model.run_with_cache(tokens, [("pattern", 0)])
+    pattern = cache["pattern", 0][:, 0]
+    return [pattern.diagonal(-back, 1, 2)[:, 16 - back :].mean().item() for back in range(16)]
 
 
 def pattern_hooks(tokens, way: str) -> list[tuple]:
@@ -95,10 +96,15 @@ def pattern_hooks(tokens, way: str) -> list[tuple]:
     before, after = by_hand(tokens)
     even = torch.ones_like(before).tril()
     even = even / even.sum(2, keepdim=True)
-    patterns = {"even": [even, even], "previous": [before], "match": [before, after]}[way]
+    patterns = {
+        "even": {0: even, 1: even},
+        "previous": {0: before},
+        "match": {1: after},
+        "both": {0: before, 1: after},
+    }[way]
     return [
         (("pattern", layer), lambda now, hook, made=made: made[:, None].expand_as(now))
-        for layer, made in enumerate(patterns)
+        for layer, made in patterns.items()
     ]
 
 
@@ -122,12 +128,11 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
 
 
 def probe(record) -> Probe:
-    """2-Gen, seed 0: the distance with both patterns written by hand."""
-    config = next(config for config in record.meta["config"] if config["phase"] == "2-Gen")
-    tokens, _, answer = sequences(config, 0)
-    model = load_model("models_203", config["variant"], 0, config["step"])
+    """2-Gen, seed 0: the distance with the pattern of layer 1 written by hand."""
+    tokens, _, answer = sequences("2-Gen", 0)
+    model = load_model("models_203", "K256", 0, STEPS["2-Gen"])
     with torch.no_grad():
         log_p = model.run_with_hooks(tokens, pattern_hooks(tokens, "match"))[:, -1:].double().log_softmax(-1)
     recorded = float(record["2-Gen/forced"][0, WAYS.index("match")])
-    what = "2-Gen, seed 0: distance with both patterns written by hand"
+    what = "2-Gen, seed 0: distance with the pattern of layer 1 written by hand"
     return Probe(what, float(divergence(answer[:, None], log_p)), recorded - 0.005, recorded + 0.005)

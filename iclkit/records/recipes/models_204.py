@@ -1,15 +1,16 @@
-"""Two controls of chapter 204: no MLPs, and four layers.
+"""The models of chapter 204: one that comes to know 8 chains, and two controls, no MLPs and four layers.
 
     variant          model                                 K     updates
+    K8               two layers with MLPs                   8      1,500
     attention-K8     two layers without MLPs                8      3,000
     attention-K16    the same                              16      2,000
     attention-K256   the same                             256      2,000
     four-layers      four layers with MLPs, small           8      2,000
 
-Seed s names chains, first weights and data. The first three are `phases_202` without MLPs: a run there with
-the same K sees the same batches; the last has the sizes of `thresholds_205` (C = 3, N = 32, width 16). Under
-"attention-K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
-of the end under "attention-K8/0/blocks.0.attn.W_Q".
+Seed s names chains, first weights and data. The first four are `phases_202`, with and without MLPs: a run
+there with the same K sees the same batches; the last has the sizes of `thresholds_205` (C = 3, N = 32, width
+16). Under "K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
+of the end, of "K8" with seed 0 also on the way, under "K8/0/1500/blocks.0.attn.W_Q".
 """
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy as np
 from iclkit.records.recipes import Piece, Probe, phases_202, thresholds_205
 
 NAME = "models_204"
-COST = "4 models × 3 seeds, about 7 core-minutes"
+COST = "5 models × 3 seeds, about 9 core-minutes"
 SEEDS = (0, 1, 2)
 MEASURED = ("distances", "losses", "apart")
+ON_THE_WAY = (0, 50, 100, 200, 300, 450, 600, 900, 1200)
 VARIANTS = {
+    "K8": (8, phases_202, {}, 1500),
     "attention-K8": (8, phases_202, {"d_mlp": 0}, 3000),
     "attention-K16": (16, phases_202, {"d_mlp": 0}, 2000),
     "attention-K256": (256, phases_202, {"d_mlp": 0}, 2000),
@@ -38,7 +41,7 @@ def configs(scale: str) -> list[dict]:
             "task": sizes.TASK,
             "training": sizes.TRAINING | {"steps": steps},
             "looks": [step for step in phases_202.LOOKS if step <= steps],
-            "kept": [steps],
+            "kept": [*ON_THE_WAY, steps] if variant == "K8" else [steps],
         }
         for variant, (K, sizes, changed, steps) in VARIANTS.items()
     ]
@@ -50,22 +53,22 @@ def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
 
 
 def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
-    """Measures stacked over seeds under variant/measure, final weights under variant/seed/parameter."""
+    """Measures stacked over seeds under variant/measure, weights under variant/seed/step/parameter."""
     arrays, found = {}, {}
     for config, seed, piece in pieces:
         variant = config["variant"]
         arrays[f"{variant}/steps"] = piece["steps"]
         for name in MEASURED:
             found.setdefault(f"{variant}/{name}", []).append(piece[name].astype(np.float32))
-        for name in piece:
-            if "/" in name:
-                arrays[f"{variant}/{seed}/{name.split('/')[1]}"] = piece[name]
+        last = f"{config['kept'][-1]}/"
+        kept = [name for name in piece if name.startswith(last) or ("/" in name and seed == 0)]
+        arrays |= {f"{variant}/{seed}/{name}": piece[name] for name in kept}
     return arrays | {name: np.stack(values) for name, values in found.items()}
 
 
 def probe(record) -> Probe:
     """K = 8 without MLPs, seed 0: its distance from 1-Gen on fresh chains after 100 updates."""
-    config = record.meta["config"][0]
+    config = record.meta["config"][1]
     step = list(record["attention-K8/steps"]).index(100)
     short = config | {"training": config["training"] | {"steps": 100}, "looks": [100], "kept": []}
     measured = unit(short, 0)["distances"][-1, 1, 0]
