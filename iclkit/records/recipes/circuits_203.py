@@ -34,7 +34,7 @@ NAME = "circuits_203"
 COST = "2 phases × 3 seeds × 2 × 32,768 subsets of edges, about 1 core-minute"
 SEEDS = (0, 1, 2)
 STEPS = {"1-Gen": 300, "2-Gen": 2000}
-SEQUENCES = 64
+SEQUENCES = 48
 WAYS = ("even", "previous", "match", "both")
 
 

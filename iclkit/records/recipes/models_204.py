@@ -1,16 +1,16 @@
 """The models of chapter 204: one that comes to know 8 chains, and two controls, no MLPs and four layers.
 
     variant          model                                 K     updates
-    K8               two layers with MLPs                   8      1,500
+    K8               two layers with MLPs                   8      1,200
     attention-K8     two layers without MLPs                8      3,000
-    attention-K16    the same                              16      2,000
-    attention-K256   the same                             256      2,000
-    four-layers      four layers with MLPs, small           8      2,000
+    attention-K16    the same                              16      1,500
+    attention-K256   the same                             256      1,500
+    four-layers      four layers with MLPs, small           8      1,500
 
-Seed s names chains, first weights and data. The first four are `phases_202`, with and without MLPs: a run
-there with the same K sees the same batches; the last has the sizes of `thresholds_205` (C = 3, N = 32, width
-16). Under "K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
-of the end, of "K8" with seed 0 also on the way, under "K8/0/1500/blocks.0.attn.W_Q".
+Seed s names chains, first weights and data. Those of two layers are `phases_202`, with and without MLPs: a
+run there with the same K sees the same batches; four-layers has the sizes of `thresholds_205` (C = 3, N = 32,
+width 16). Under "K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
+of the end, of "K8" with seed 0 also on the way, under "K8/0/1200/blocks.0.attn.W_Q".
 """
 
 import numpy as np
@@ -18,16 +18,16 @@ import numpy as np
 from iclkit.records.recipes import Piece, Probe, phases_202, thresholds_205
 
 NAME = "models_204"
-COST = "5 models × 3 seeds, about 9 core-minutes"
+COST = "5 models × 3 seeds, about 7 core-minutes"
 SEEDS = (0, 1, 2)
 MEASURED = ("distances", "losses", "apart")
-ON_THE_WAY = (0, 50, 100, 200, 300, 450, 600, 900, 1200)
+ON_THE_WAY = (0, 50, 100, 200, 300, 450, 600, 900)
 VARIANTS = {
-    "K8": (8, phases_202, {}, 1500),
+    "K8": (8, phases_202, {}, 1200),
+    "four-layers": (8, thresholds_205, {"n_layers": 4}, 1500),
     "attention-K8": (8, phases_202, {"d_mlp": 0}, 3000),
-    "attention-K16": (16, phases_202, {"d_mlp": 0}, 2000),
-    "attention-K256": (256, phases_202, {"d_mlp": 0}, 2000),
-    "four-layers": (8, thresholds_205, {"n_layers": 4}, 2000),
+    "attention-K256": (256, phases_202, {"d_mlp": 0}, 1500),
+    "attention-K16": (16, phases_202, {"d_mlp": 0}, 1500),
 }
 
 
@@ -68,7 +68,7 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
 
 def probe(record) -> Probe:
     """K = 8 without MLPs, seed 0: its distance from 1-Gen on fresh chains after 100 updates."""
-    config = record.meta["config"][1]
+    config = record.meta["config"][2]
     step = list(record["attention-K8/steps"]).index(100)
     short = config | {"training": config["training"] | {"steps": 100}, "looks": [100], "kept": []}
     measured = unit(short, 0)["distances"][-1, 1, 0]
