@@ -9,8 +9,8 @@
 
 Seed s names chains, first weights and data. Those of two layers are `phases_202`, with and without MLPs: a
 run there with the same K sees the same batches; four-layers has the sizes of `thresholds_205` (C = 3, N = 32,
-width 16). Under "K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5]; weights
-of the end, of "K8" with seed 0 also on the way, under "K8/0/1200/blocks.0.attn.W_Q".
+width 16). Under "K8/": `steps`, `distances` [seed step 2 5], `losses` [seed step 2], `apart` [seed 2 5 5];
+weights of the end, of "K8" with seed 0 also on the way, under "K8/0/1200/blocks.0.attn.W_Q".
 """
 
 import numpy as np
