@@ -91,12 +91,13 @@ def train_heads(
     seed: int,
     steps: int,
     lr: float = 1e-2,
+    first: int = 0,
     progress: bool = False,
 ) -> list[list[RecognitionHead]]:
     """Train a head of each config on each task: `heads[config][task]`.
 
-    Adam, loss on all places, a learning rate that falls to 0 over the last half. All configs of a task see
-    the same batches, and each head learns as it would alone: the loss is a sum over heads.
+    Adam, loss on all places from `first` on, a learning rate that falls to 0 over the last half. All configs
+    of a task see the same batches, and each head learns as it would alone: the loss is a sum over heads.
     """
     if {task.vocab for task in tasks} != {config.vocab for config in configs}:
         raise ValueError("tasks and configs must share one vocab")
@@ -107,8 +108,8 @@ def train_heads(
     for step in tqdm(range(steps), disable=not progress, leave=False):
         batches = [task.batch(seed, step) for task in tasks]
         parts = [features(batch.inputs, task.vocab) for batch, task in zip(batches, tasks)]
-        seen, now = (torch.stack(part).flatten(1, 2) for part in zip(*parts))
-        targets = torch.stack([batch.targets for batch in batches]).flatten()
+        seen, now = (torch.stack(part)[:, :, first:].flatten(1, 2) for part in zip(*parts))
+        targets = torch.stack([batch.targets for batch in batches])[:, :, first:].flatten()
         optimiser.zero_grad()
         loss = sum(F.cross_entropy(logits(stack, seen, now).flatten(0, 1), targets) for stack in stacks)
         (loss * len(tasks)).backward()

@@ -153,7 +153,9 @@ class Path(NamedTuple):
     delta: np.ndarray
 
 
-def descend(sa: SA, contexts: Contexts, lr: float, steps: int, batch: int | None = None, seed: int = 0) -> Path:
+def descend(
+    sa: SA, contexts: Contexts, lr: float, steps: int, batch: int | None = None, seed: int = 0
+) -> Path:
     """Gradient descent on β and δ from where `sa` is: on all contexts, or on `batch` drawn anew a step.
 
     All contexts and a small `lr` make it the gradient flow; a batch makes it SGD.
