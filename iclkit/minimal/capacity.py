@@ -1,0 +1,106 @@
+"""How many chains a model can hold: the second threshold K*₂, read from waits or from what is reached.
+
+    Δτ_K = τ(2-Mem) − τ(2-Gen)                       the wait of a run on K chains; NaN: not over at its end
+    Δτ = A (K*₂ − K)^−γ                              it diverges at K*₂
+    γ = 2:  Δτ^(−1/2) = s (K*₂ − K)                  a straight line, whose zero is K*₂
+
+or, for models trained to the end: the K at which the distance from 2-Mem, in units of the distance between
+2-Mem and 2-Gen, rises over a level. Source: Gibson, Cui & Reddy 2026 (https://arxiv.org/abs/2604.12151).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from iclkit.phases import crossing, first_time
+
+SHARE, LASTING, RATIO = 0.5, 2, 0.5
+FURTHEST = 100.0  # K*₂ is looked for up to this many times the largest K
+
+
+class Waits(NamedTuple):
+    """When each run had reached 2-Gen (or, off the plateau, 2-Mem) and 2-Mem; NaN for one that had not."""
+
+    generalised: np.ndarray
+    memorised: np.ndarray
+
+    @property
+    def wait(self) -> np.ndarray:
+        """Δτ: from the one to the other, NaN for censored runs."""
+        return np.asarray(self.memorised - self.generalised)
+
+
+def waits(steps, distances, ratio: float = RATIO) -> Waits:
+    """Both times of each run of `distances` [… step 2 5], on training chains.
+
+    Generalised: the nearer of 2-Gen and 2-Mem comes within half the distance from the nearer of 1-Gen and
+    1-Mem, at two looks in a row. Memorised: 2-Mem comes within `ratio` times the distance from 2-Gen, and stays.
+    """
+    one_gen, two_gen, one_mem, two_mem = np.moveaxis(np.asarray(distances, float)[..., 0, :4], -1, 0)
+    off = np.minimum(two_gen, two_mem) < SHARE * np.minimum(one_gen, one_mem)
+    memorised = crossing(steps, np.log(two_mem / two_gen), np.log(ratio), for_good=True)
+    return Waits(first_time(steps, off, LASTING), memorised)
+
+
+def by_line(K, wait) -> tuple[float, float]:
+    """K*₂ and s of the least-squares line Δτ^(−1/2) = s (K*₂ − K); NaN waits are left out.
+
+    (NaN, NaN) with fewer than three runs, one K, or a line that does not fall.
+    """
+    K, wait = (np.ravel(np.asarray(each, float)) for each in np.broadcast_arrays(K, wait))
+    there = np.isfinite(wait) & (wait > 0)
+    if there.sum() < 3 or len(np.unique(K[there])) < 2:
+        return np.nan, np.nan
+    slope, at_zero = np.polyfit(K[there], wait[there] ** -0.5, 1)
+    return (float(-at_zero / slope), float(-slope)) if slope < 0 else (np.nan, np.nan)
+
+
+class Law(NamedTuple):
+    """Δτ = A (K*₂ − K)^−γ: exponent, threshold, and the mean squared error of log Δτ."""
+
+    gamma: float
+    threshold: float
+    error: float
+
+
+def by_power(K, wait) -> Law:
+    """The power law of least squares in log Δτ, over thresholds from just above the largest K to FURTHEST times it.
+
+    NaN waits are left out, and K*₂ must lie above every K with a wait. At the far end the law is an
+    exponential, and γ says nothing. NaN with fewer than four different K.
+    """
+    K, wait = (np.ravel(np.asarray(each, float)) for each in np.broadcast_arrays(K, wait))
+    there = np.isfinite(wait) & (wait > 0)
+    K, y = K[there], np.log(wait[there])
+    if len(np.unique(K)) < 4:
+        return Law(np.nan, np.nan, np.nan)
+    found = []
+    for threshold in K.max() * (1 + np.geomspace(0.01, FURTHEST - 1, 200)):
+        x = np.log(threshold - K)
+        slope, offset = np.polyfit(x, y, 1)
+        found.append(Law(float(-slope), float(threshold), float(((y - slope * x - offset) ** 2).mean())))
+    return min(found, key=lambda law: law.error)
+
+
+def bootstrap(fit, K, wait, draws: int = 500, seed: int = 0) -> np.ndarray:
+    """`fit(K, wait)` of `draws` samples: as many runs, drawn anew with replacement among those of the same K."""
+    K, wait, random = np.asarray(K), np.asarray(wait, float), np.random.default_rng(seed)
+    groups = [np.flatnonzero(K == each) for each in np.unique(K)]
+    samples = [np.concatenate([random.choice(g, len(g)) for g in groups]) for _ in range(draws)]
+    return np.array([fit(K[sample], wait[sample]) for sample in samples])
+
+
+def reached(K, distances, apart, ratio: float = RATIO) -> Float[np.ndarray, "*sizes"]:
+    """K*₂ of trained models, `distances` [… K 2 5] and `apart` [… K 2 5 5]: where 2-Mem is no longer reached.
+
+    The first K at which KL(2-Mem ‖ model) > `ratio` · KL(2-Mem ‖ 2-Gen) on training chains, between two K on
+    a straight line over log K; NaN where that never happens, the smallest K where it happens at once.
+    """
+    share = memory_gap(distances, apart)
+    return np.exp(crossing(np.log(K), -share, -ratio))
+
+
+def memory_gap(distances, apart) -> np.ndarray:
+    """KL(2-Mem ‖ model) / KL(2-Mem ‖ 2-Gen) on training chains: 0 holds all chains, 1 is no better than 2-Gen."""
+    return np.asarray(distances)[..., 0, 3] / np.asarray(apart)[..., 0, 3, 1]
