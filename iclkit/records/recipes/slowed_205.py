@@ -1,10 +1,10 @@
 """The race of chapter 205 with the generaliser slowed: layer 0 learns more slowly where to look.
 
-    slow-0.3    blocks.0.attn.W_Q, W_K and positions.W_pos at 0.3 times the learning rate
-    slow-0.1    … at 0.1 times
+    slow-0.5     blocks.0.attn.W_Q, W_K and positions.W_pos at 0.5 times the learning rate
+    slow-0.25    … at 0.25 times
 
 These weights are all that makes layer 0 attend to the state before; W_pos is shared with layer 1. Models,
-chains and batches are those of `thresholds_205`, which is the race without intervention. Under "slow-0.3/":
+chains and batches are those of `thresholds_205`, which is the race without intervention. Under "slow-0.5/":
 `K`, `distances` [seed K step 2 5], `losses` [seed K step 2], `apart` [seed K 2 5 5], and `previous`
 [seed K step], the mean attention of layer 0 to the state before. `steps` are shared.
 """
@@ -18,12 +18,12 @@ from iclkit.tasks import Markov
 from iclkit.training import TrainConfig
 
 NAME = "slowed_205"
-COST = "2 doses × 4 seeds × 4 K of 2,000 updates, about 8 core-minutes"
+COST = "2 doses × 4 seeds × 3 K of 2,400 updates, about 8 core-minutes"
 SEEDS = (0, 1, 2, 3)
 PATHWAY = ("blocks.0.attn.W_[QK]", "positions.W_pos")
-FACTORS = (0.1, 0.3)
-MANY = (8, 12, 16, 24)
-STEPS = 2000
+FACTORS = (0.5, 0.25)
+MANY = (8, 12, 16)
+STEPS = 2400
 LOOKS = [step for step in thresholds_205.LOOKS if step <= STEPS]
 MEASURED = ("distances", "losses", "apart", "previous")
 
@@ -106,8 +106,8 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
 
 
 def probe(record) -> Probe:
-    """Dose 0.3, K = 8, seed 0: the distance from 1-Gen on fresh chains after 100 updates."""
-    return probe_of(record, unit, "slow-0.3")
+    """Dose 0.5, K = 8, seed 0: the distance from 1-Gen on fresh chains after 100 updates."""
+    return probe_of(record, unit, "slow-0.5")
 
 
 def probe_of(record, unit, variant: str) -> Probe:
