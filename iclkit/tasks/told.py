@@ -2,11 +2,11 @@
 
     states    b            a            a              a sequence of chain k
     untold    E[b]         E[a]         E[a]           what the states are
-    told      E[b] + g·u   E[a] + g·u   E[a] + g·u     and whose they are: u = U[k], g the gain
+    told      E[b] + g·u   E[a] + g·u   E[a] + g·u     and whose they are: u = U[k], g the gain by then
 
 E and U are unit vectors in random directions, drawn once and never trained, so the model that reads them is
-an ordinary `embedded` one. Told in training, asked untold. Source: Gibson, Cui & Reddy 2026
-(https://arxiv.org/abs/2604.12151); its form there is unknown, this one is our choice.
+an ordinary `embedded` one. Told in training, asked untold; a gain that fades leaves it nothing to lean on.
+Source: Gibson, Cui & Reddy 2026 (https://arxiv.org/abs/2604.12151); its form there is unknown, this is ours.
 """
 
 import math
@@ -29,14 +29,16 @@ class Told:
 
         batch.inputs [batch seq width]     batch.targets [batch seq], the states that follow
 
-    `gain` is the length of the sign, a state's vector having length 1. Raises `ValueError` for a gain below
-    0, a share outside 0 … 1, and a task whose every sequence has its own chain.
+    `gain` is the length of the sign at first, a state's vector having length 1; with `until` it falls along a
+    straight line, to 0 from that step on. Raises `ValueError` for a gain below
+    0, a share outside 0 … 1, an `until` below 1, and a task whose every sequence has its own chain.
     """
 
     task: Markov
     width: int
     gain: float = 1.0
     share: float = 0.5
+    until: int | None = None
 
     def __post_init__(self):
         check_whole("width", self.width)
@@ -45,6 +47,8 @@ class Told:
                 "expected width ≥ 1, a finite gain ≥ 0 and a share from 0 to 1; "
                 f"got {self.width}, {self.gain} and {self.share}"
             )
+        if self.until is not None and not self.until >= 1:
+            raise ValueError(f"until is a number of steps, at least 1, or None; got {self.until}")
         if self.task.K is None:
             raise ValueError("with K=None there are no chains to be told of; give the task a K")
 
@@ -67,13 +71,17 @@ class Told:
         """The sequences as vectors, untold."""
         return self.states.to(tokens.device)[tokens]
 
+    def gain_at(self, step: int) -> float:
+        """The length of the sign in the batch of this step."""
+        return self.gain if self.until is None else self.gain * max(0.0, 1 - step / self.until)
+
     def batch(self, seed: int, step: int) -> Batch:
         """The task's own batch of this step, its first sequences told."""
         drawn = self.task.draw(seed, step)
         told = torch.arange(len(drawn.chain), device=drawn.chain.device) < round(
             self.share * len(drawn.chain)
         )
-        sign = self.gain * told[:, None] * self.signs.to(drawn.chain.device)[drawn.chain]
+        sign = self.gain_at(step) * told[:, None] * self.signs.to(drawn.chain.device)[drawn.chain]
         return Batch(self.embed(drawn.tokens[:, :-1]) + sign[:, None], drawn.tokens[:, 1:])
 
     def untold(self, model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -15,17 +15,20 @@ SHAPE = TransformerConfig(d_vocab=3, n_ctx=9, d_model=8, n_heads=1, d_mlp=8, emb
 def by_loop(told, seed, step):
     """Sequence by sequence, place by place."""
     drawn, rows = told.task.draw(seed, step), []
+    gain = told.gain * (max(0, told.until - step) / told.until if told.until else 1)
     for number, (tokens, chain) in enumerate(zip(drawn.tokens.tolist(), drawn.chain.tolist())):
         row = [told.states[token] for token in tokens[:-1]]
         if number < told.share * len(drawn.tokens):
-            row = [vector + told.gain * told.signs[chain] for vector in row]
+            row = [vector + gain * told.signs[chain] for vector in row]
         rows.append(torch.stack(row))
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("gain, share", [(0.0, 0.5), (2.0, 0.5), (0.7, 0.0), (0.7, 1.0), (1.0, 0.25)])
-def test_a_batch_is_that_of_a_loop_and_its_targets_are_the_tasks(gain, share):
-    told = Told(TASK, 8, gain, share)
+@pytest.mark.parametrize(
+    "how", [(0.0, 0.5), (2.0, 0.5), (0.7, 0.0), (0.7, 1.0), (1.0, 0.25), (2.0, 1.0, 40), (2.0, 1.0, 11)]
+)
+def test_a_batch_is_that_of_a_loop_and_its_targets_are_the_tasks(how):
+    told = Told(TASK, 8, *how)
     batch = told.batch(3, 11)
     torch.testing.assert_close(batch.inputs, by_loop(told, 3, 11))
     assert torch.equal(batch.targets, TASK.batch(3, 11).targets) and isinstance(told, Task)
@@ -58,6 +61,13 @@ def test_a_model_trained_on_it_learns_to_use_the_sign_and_is_asked_without():
 def test_impossible_values_are_refused(wrong):
     with pytest.raises(ValueError, match="gain ≥ 0 and a share from 0 to 1"):
         Told(**{"task": TASK, "width": 8} | wrong)
+
+
+def test_a_gain_that_fades_ends_at_0_and_its_end_is_at_least_one_step_away():
+    told = Told(TASK, 8, gain=2.0, until=10)
+    assert [told.gain_at(step) for step in (0, 5, 10, 99)] == [2.0, 1.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="until is a number of steps, at least 1"):
+        Told(TASK, 8, until=0)
 
 
 def test_without_chains_there_is_nothing_to_tell():
