@@ -35,7 +35,8 @@ def waits(steps, distances, ratio: float = RATIO) -> Waits:
     """Both times of each run of `distances` [… step 2 5], on training chains.
 
     Generalised: the nearer of 2-Gen and 2-Mem comes within half the distance from the nearer of 1-Gen and
-    1-Mem, at two looks in a row. Memorised: 2-Mem comes within `ratio` times the distance from 2-Gen, and stays.
+    1-Mem, at two looks in a row. Memorised: 2-Mem comes within `ratio` times the distance from 2-Gen, and
+    stays there.
     """
     one_gen, two_gen, one_mem, two_mem = np.moveaxis(np.asarray(distances, float)[..., 0, :4], -1, 0)
     off = np.minimum(two_gen, two_mem) < SHARE * np.minimum(one_gen, one_mem)
@@ -65,7 +66,7 @@ class Law(NamedTuple):
 
 
 def by_power(K, wait) -> Law:
-    """The power law of least squares in log Δτ, over thresholds from just above the largest K to FURTHEST times it.
+    """The power law of least squares in log Δτ, over thresholds from the largest K to FURTHEST times it.
 
     NaN waits are left out, and K*₂ must lie above every K with a wait. At the far end the law is an
     exponential, and γ says nothing. NaN with fewer than four different K.
@@ -84,7 +85,7 @@ def by_power(K, wait) -> Law:
 
 
 def bootstrap(fit, K, wait, draws: int = 500, seed: int = 0) -> np.ndarray:
-    """`fit(K, wait)` of `draws` samples: as many runs, drawn anew with replacement among those of the same K."""
+    """`fit(K, wait)` of `draws` samples: runs drawn anew, with replacement, among those of the same K."""
     K, wait, random = np.asarray(K), np.asarray(wait, float), np.random.default_rng(seed)
     groups = [np.flatnonzero(K == each) for each in np.unique(K)]
     samples = [np.concatenate([random.choice(g, len(g)) for g in groups]) for _ in range(draws)]
@@ -102,5 +103,5 @@ def reached(K, distances, apart, ratio: float = RATIO) -> Float[np.ndarray, "*si
 
 
 def memory_gap(distances, apart) -> np.ndarray:
-    """KL(2-Mem ‖ model) / KL(2-Mem ‖ 2-Gen) on training chains: 0 holds all chains, 1 is no better than 2-Gen."""
+    """KL(2-Mem ‖ model) / KL(2-Mem ‖ 2-Gen) on training chains: 0 holds all chains, 1 is as far as 2-Gen."""
     return np.asarray(distances)[..., 0, 3] / np.asarray(apart)[..., 0, 3, 1]
