@@ -3,10 +3,10 @@
     D_φ 2, 4, 9 × decoder width 4, 16, 64 × K = 2 … 128 × 3 seeds, C = 3, N = 32, 2,000 updates
 
 Seed s names the chains, the first weights and the data; the loss is that of places 17 … 32.
-`distances` [seed d_phi d_mlp K 2 5]: KL of the four observers and of a uniform guess from the trained head, on
-training and on fresh chains, last place, in nats; `apart` [seed K 2 5 5] between the observers. The corners of
-the map are also trained three times as long on 8 to 64 chains of seed 0: `long` [d_phi d_mlp K 2 5], with axes
-`long_K`, `long_d_phi`, `long_d_mlp`.
+`distances` [seed d_phi d_mlp K 2 5]: KL of the four observers and of a uniform guess from the trained head,
+on training and on fresh chains, last place, in nats; `apart` [seed K 2 5 5] between the observers. Corners
+of the map are also trained three times as long on 8 to 64 chains of seed 0: `long` [d_phi d_mlp K 2 5], with
+axes `long_K`, `long_d_phi`, `long_d_mlp`.
 """
 
 import numpy as np
