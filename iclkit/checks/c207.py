@@ -5,7 +5,7 @@ import math
 import torch
 
 from iclkit.checks import Wrong, exercise, same
-from iclkit.minimal.sa import SA, Contexts, coefficients, contexts
+from iclkit.minimal.sa import SA, Contexts, coefficients, contexts, wait
 from iclkit.tasks import Markov, generator
 
 FLOOR = 0.01
@@ -81,35 +81,21 @@ def ex2(answer):
 
 @exercise(seconds=20)
 def ex3(answer):
-    """The time at which β reaches 1."""
+    """The time at which β reaches 2."""
     for a, b, c in ((3e-3, 2e-4, 5e-3), (1e-3, 1e-3, 4e-3), (0.0, 1e-3, 1e-2), (2e-3, 0.0, 1e-3)):
-        want, other = crossing(a, b, c), crossing(b, a, c)
+        want, other = wait(a, b, c), wait(b, a, c)
         same(
             answer(a, b, c),
             want,
             rtol=0.01,
             name=f"the wait for a={a:g}, b={b:g}, c={c:g}",
             mistakes={
-                "this is when δ reaches 1; a pushes β": other,
-                "β + δ has reached 1 here, β not yet": math.log(1 + c / (a + b)) / c,
-                "this is the wait without help, 1 / a: the term c δ is missing": 1 / a if a else math.inf,
+                "this is when δ reaches 2; a pushes β": other,
+                "β + δ has reached 2 here, β not yet": math.log(1 + 2 * c / (a + b)) / c,
+                "this is the wait without help, 2 / a: the term c δ is missing": 2 / a if a else math.inf,
             },
         )
     return "within one per cent, for four cases"
-
-
-def beta(t: float, a: float, b: float, c: float) -> float:
-    """The solution: sum and difference grow and shrink by themselves."""
-    return ((a + b) * math.expm1(c * t) - (a - b) * math.expm1(-c * t)) / (2 * c)
-
-
-def crossing(a: float, b: float, c: float) -> float:
-    """When β reaches 1."""
-    low, high = 0.0, 1e5
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if beta(middle, a, b, c) < 1 else (low, middle)
-    return high
 
 
 @exercise(seconds=20)

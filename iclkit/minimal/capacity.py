@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from iclkit.phases import crossing, first_time
+from iclkit.phases import crossing, first_time, median_time
 
 SHARE, LASTING, RATIO = 0.5, 2, 0.5
+NEARER = 1 / 1.2  # the margin by which a phase is named
 FURTHEST = 100.0  # K*₂ is looked for up to this many times the largest K
 
 
@@ -31,12 +32,12 @@ class Waits(NamedTuple):
         return np.asarray(self.memorised - self.generalised)
 
 
-def waits(steps, distances, ratio: float = RATIO) -> Waits:
+def waits(steps, distances, ratio: float = NEARER) -> Waits:
     """Both times of each run of `distances` [… step 2 5], on training chains.
 
     Generalised: the nearer of 2-Gen and 2-Mem comes within half the distance from the nearer of 1-Gen and
-    1-Mem, at two looks in a row. Memorised: 2-Mem comes within `ratio` times the distance from 2-Gen, and
-    stays there.
+    1-Mem, at two looks in a row. Memorised: the distance from 2-Mem is `ratio` times that from 2-Gen or
+    less, and stays so.
     """
     one_gen, two_gen, one_mem, two_mem = np.moveaxis(np.asarray(distances, float)[..., 0, :4], -1, 0)
     off = np.minimum(two_gen, two_mem) < SHARE * np.minimum(one_gen, one_mem)
@@ -44,16 +45,28 @@ def waits(steps, distances, ratio: float = RATIO) -> Waits:
     return Waits(first_time(steps, off, LASTING), memorised)
 
 
-def by_line(K, wait) -> tuple[float, float]:
-    """K*₂ and s of the least-squares line Δτ^(−1/2) = s (K*₂ − K); NaN waits are left out.
+def medians(K, wait) -> tuple[np.ndarray, np.ndarray]:
+    """Each K once, and the median wait of its runs, where that is known and positive.
 
-    (NaN, NaN) with fewer than three runs, one K, or a line that does not fall.
+    A censored run, NaN, waits longer than any other; a K at which half of the runs are censored is left out,
+    and so is one at which the median run memorises at once.
     """
     K, wait = (np.ravel(np.asarray(each, float)) for each in np.broadcast_arrays(K, wait))
-    there = np.isfinite(wait) & (wait > 0)
-    if there.sum() < 3 or len(np.unique(K[there])) < 2:
+    each = np.unique(K)
+    middle = np.array([median_time(wait[K == k]) for k in each])
+    there = np.nan_to_num(middle, nan=-1) > 0
+    return each[there], middle[there]
+
+
+def by_line(K, wait) -> tuple[float, float]:
+    """K*₂ and s of the least-squares line Δτ^(−1/2) = s (K*₂ − K) through the `medians`.
+
+    (NaN, NaN) with fewer than three K, or for a line that does not fall.
+    """
+    K, wait = medians(K, wait)
+    if len(K) < 3:
         return np.nan, np.nan
-    slope, at_zero = np.polyfit(K[there], wait[there] ** -0.5, 1)
+    slope, at_zero = np.polyfit(K, wait**-0.5, 1)
     return (float(-at_zero / slope), float(-slope)) if slope < 0 else (np.nan, np.nan)
 
 
@@ -66,17 +79,15 @@ class Law(NamedTuple):
 
 
 def by_power(K, wait) -> Law:
-    """The power law of least squares in log Δτ, over thresholds from the largest K to FURTHEST times it.
+    """The power law of least squares in log Δτ through the `medians`.
 
-    NaN waits are left out, and K*₂ must lie above every K with a wait. At the far end the law is an
-    exponential, and γ says nothing. NaN with fewer than four different K.
+    K*₂ lies above every K with a wait, at most FURTHEST times the largest. At the far end the law
+    is an exponential in K, and γ says nothing. NaN with fewer than four K.
     """
-    K, wait = (np.ravel(np.asarray(each, float)) for each in np.broadcast_arrays(K, wait))
-    there = np.isfinite(wait) & (wait > 0)
-    K, y = K[there], np.log(wait[there])
-    if len(np.unique(K)) < 4:
+    K, wait = medians(K, wait)
+    if len(K) < 4:
         return Law(np.nan, np.nan, np.nan)
-    found = []
+    found, y = [], np.log(wait)
     for threshold in K.max() * (1 + np.geomspace(0.01, FURTHEST - 1, 200)):
         x = np.log(threshold - K)
         slope, offset = np.polyfit(x, y, 1)

@@ -12,6 +12,7 @@ are all the weights that a symmetric model keeps. The theory is of Gibson, Cui &
 (https://arxiv.org/abs/2604.12151); this concrete model, with w and ε, is our choice.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -131,6 +132,26 @@ def coefficients(contexts: Contexts, floor: float = 0.01) -> dict[str, Estimate]
     }
     weight = (1 - floor) * rows / ((1 - floor) * share + floor / rows.shape[1])
     return {name: estimate((weight * vote).sum(1)) for name, vote in votes.items()}
+
+
+def wait(a: float, b: float, c: float, level: float = 2.0) -> float:
+    """How long the plateau lasts near the origin: when β reaches `level` on its way from β = δ = 0.
+
+        dβ/dt = a + c δ,  dδ/dt = b + c β        β(t) = ((a + b)(e^{ct} − 1) + (a − b)(1 − e^{−ct})) / 2c
+
+    a = (1 − w) c_β, b = w c_δ, c = c_βδ. Raises `ValueError` unless a and b are at least 0, not both, c > 0.
+    """
+    if min(a, b) < 0 or a + b <= 0 or c <= 0:
+        raise ValueError(f"expected pushes a, b ≥ 0, not both 0, and c > 0; got {a:g}, {b:g}, {c:g}")
+
+    def beta(t: float) -> float:
+        return ((a + b) * math.expm1(c * t) - (a - b) * math.expm1(-c * t)) / (2 * c)
+
+    low, high = 0.0, math.log1p(4 * c * level / (a + b)) / c + 2 / c
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if beta(middle) < level else (low, middle)
+    return high
 
 
 def estimate(values: Float[Tensor, " batch"]) -> Estimate:

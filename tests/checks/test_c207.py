@@ -60,7 +60,7 @@ def test_wait():
     def by_steps(a, b, c):
         beta = delta = time = 0.0
         step = 2e-4 / c
-        while beta < 1:
+        while beta < 2:
             beta, delta, time = beta + step * (a + c * delta), delta + step * (b + c * beta), time + step
         return time
 
@@ -68,10 +68,10 @@ def test_wait():
         return by_steps(b, a, c)
 
     def of_the_sum(a, b, c):
-        return math.log(1 + c / (a + b)) / c
+        return math.log(1 + 2 * c / (a + b)) / c
 
     def alone(a, b, c):
-        return 1 / max(a, 1e-12)
+        return 2 / max(a, 1e-12)
 
     wrong = [(of_delta, "a pushes β"), (of_the_sum, "β + δ"), (alone, "without help")]
     assert_check(c207.ex3, right=[solution("207", 3), by_steps], stub=stub("207", 3), wrong=wrong)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iclkit.minimal.capacity import bootstrap, by_line, by_power, memory_gap, reached, waits
+from iclkit.minimal.capacity import bootstrap, by_line, by_power, medians, memory_gap, reached, waits
 
 K = np.repeat([4, 8, 12, 16, 20, 24], 3)
 
@@ -23,6 +23,11 @@ def test_censored_runs_are_left_out_of_the_line():
     assert by_line(K, wait)[0] == pytest.approx(30)
     assert np.isnan(by_line(K, np.full(len(K), np.nan))[0])
     assert np.isnan(by_line(K, 100.0 - K)[0])  # waits that shrink with K end nowhere
+
+
+def test_a_median_counts_censored_runs_as_the_longest():
+    found = medians([4, 4, 4, 8, 8, 8, 9], [1.0, 3.0, np.nan, 5.0, np.nan, np.nan, -2.0])
+    assert found[0].tolist() == [4] and found[1].tolist() == [3]
 
 
 @pytest.mark.parametrize("gamma", [1.0, 2.0, 3.0])
@@ -49,11 +54,11 @@ def test_times_of_a_run():
     distances = np.ones((7, 2, 5))
     distances[:, 0, 1] = [1, 1, 0.4, 0.2, 0.2, 0.2, 0.2]  # 2-Gen from step 200 on
     distances[:, 0, 3] = [1, 1, 1, 0.4, 0.2, 0.05, 0.05]  # 2-Mem within half of that between 400 and 500
-    found = waits(steps, np.stack([distances, distances]))
+    found = waits(steps, np.stack([distances, distances]), ratio=0.5)
     assert found.generalised.tolist() == [200, 200]
     assert found.memorised[0] == pytest.approx(400 + 100 * np.log(2) / np.log(4))
     distances[5:, 0, 3] = 0.2
-    assert np.isnan(waits(steps, distances).wait)
+    assert np.isnan(waits(steps, distances, ratio=0.5).wait)
 
 
 def test_what_is_reached():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from iclkit.minimal.sa import SA, Contexts, coefficients, contexts, descend, fallen, landscape
+from iclkit.minimal.sa import SA, Contexts, coefficients, contexts, descend, fallen, landscape, wait
 from iclkit.predictors import Gen, divergence
 from iclkit.tasks import Markov, generator
 
@@ -110,6 +110,15 @@ def test_it_moves_from_one_generaliser_to_the_other():
     assert far[0][0] < 0.5 * far[0][1] and far[1][1] < 0.5 * far[1][0]
 
 
+@pytest.mark.parametrize("a, b, c", [(3e-3, 2e-4, 5e-3), (0.0, 1e-3, 1e-2), (2e-3, 0.0, 1e-3)])
+def test_the_wait_agrees_with_small_steps(a, b, c):
+    beta = delta = time = 0.0
+    while beta < 1.5:
+        step = 1e-3 / c
+        beta, delta, time = beta + step * (a + c * delta), delta + step * (b + c * beta), time + step
+    assert wait(a, b, c, level=1.5) == pytest.approx(time, rel=0.01)
+
+
 def test_the_time_of_half_a_fall():
     times, losses = 10 * np.arange(5), np.array([2.0, 2.0, 1.5, 1.0, 1.0])
     assert fallen(times, losses) == 20
@@ -124,3 +133,5 @@ def test_says_what_is_wrong():
         SA(C, floor=0)
     with pytest.raises(ValueError, match="at least two states"):
         SA(C)(torch.zeros(3, 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="not both 0, and c > 0; got 0, 0, 1"):
+        wait(0, 0, 1)
