@@ -38,8 +38,8 @@ def m10(record):
     why = (
         f"c_β, c_δ and c_βδ are positive, the least {(mean / error).min():.0f} standard errors from 0; "
         f"without training c_βδ N / log N stays within a factor of {ratio:.2f} over N = {N[0]} to {N[-1]}; "
-        f"the fall takes at most {sharp:.0%} of the time before it; τ spreads by at most {spread:.0%} over seeds and "
-        f"moves by at most {shift:.0%} from the noiseless flow to batches of 16; the exponent is {last:.2f} "
-        f"between the two longest, below 1 because c_β is still below its law for short sequences"
+        f"the fall takes at most {sharp:.0%} of the time before it; τ spreads by at most {spread:.0%} over "
+        f"seeds and moves by at most {shift:.0%} from the noiseless flow to batches of 16; the exponent is "
+        f"{last:.2f} between the two longest, below 1 because c_β is still below its law for short sequences"
     )
     return Measured(float(np.median(exponents)), min(exponents), max(exponents), len(exponents), verdict, why)

@@ -1,11 +1,11 @@
-"""Task-recognition heads of nine sizes on 2 to 128 chains: how many chains each can hold (chapter 206).
+"""Task-recognition heads of nine sizes on 2 to 64 chains: how many chains each can hold (chapter 206).
 
-    D_φ 2, 4, 9 × decoder width 4, 16, 64 × K = 2 … 128 × 3 seeds, C = 3, N = 32, 2,000 updates
+    D_φ 2, 4, 9 × decoder width 4, 16, 64 × K = 2 … 64 × 3 seeds, C = 3, N = 32, 1,200 updates
 
 Seed s names the chains, the first weights and the data; the loss is that of places 17 … 32.
 `distances` [seed d_phi d_mlp K 2 5]: KL of the four observers and of a uniform guess from the trained head,
 on training and on fresh chains, last place, in nats; `apart` [seed K 2 5 5] between the observers. Corners
-of the map are also trained three times as long on 8 to 64 chains of seed 0: `long` [d_phi d_mlp K 2 5], with
+of the map are also trained three times as long on 4 to 32 chains of seed 0: `long` [d_phi d_mlp K 2 5], with
 axes `long_K`, `long_d_phi`, `long_d_mlp`.
 """
 
@@ -17,12 +17,12 @@ from iclkit.records.recipes import Piece, Probe
 from iclkit.tasks import Markov
 
 NAME = "recognition_206"
-COST = "63 heads × 3 seeds, trained in stacks: about 6 core-minutes"
+COST = "54 heads × 3 seeds, trained in stacks: about 2 core-minutes"
 SEEDS = (0, 1, 2)
 TASK = dict(vocab=3, alpha=1.0, length=32, batch_size=32)
-MAP = dict(steps=2000, K=(2, 4, 8, 16, 32, 64, 128), d_phi=(2, 4, 9), d_mlp=(4, 16, 64))
-LONG = dict(steps=6000, K=(8, 16, 32, 64), d_phi=(2, 9), d_mlp=(4, 64))
-SEQUENCES, FIRST = 1000, 16
+MAP = dict(steps=1200, K=(2, 4, 8, 16, 32, 64), d_phi=(2, 4, 9), d_mlp=(4, 16, 64))
+LONG = dict(steps=3600, K=(4, 8, 16, 32), d_phi=(2, 9), d_mlp=(4, 64))
+SEQUENCES, FIRST = 500, 16
 
 
 def configs(scale: str) -> list[dict]:
