@@ -1,7 +1,6 @@
 """The race of chapter 205 with the generaliser slowed: layer 0 learns more slowly where to look.
 
-    slow-0.5     blocks.0.attn.W_Q, W_K and positions.W_pos at 0.5 times the learning rate
-    slow-0.25    … at 0.25 times
+    slow-0.5    blocks.0.attn.W_Q, W_K and positions.W_pos at 0.5 times the learning rate
 
 These weights are all that makes layer 0 attend to the state before; W_pos is shared with layer 1. Models,
 chains and batches are those of `thresholds_205`, which is the race without intervention. Under "slow-0.5/":
@@ -18,10 +17,10 @@ from iclkit.tasks import Markov
 from iclkit.training import TrainConfig
 
 NAME = "slowed_205"
-COST = "2 doses × 4 seeds × 3 K of 2,400 updates, about 8 core-minutes"
+COST = "4 seeds × 3 K of 2,400 updates, about 4 core-minutes"
 SEEDS = (0, 1, 2, 3)
 PATHWAY = ("blocks.0.attn.W_[QK]", "positions.W_pos")
-FACTORS = (0.5, 0.25)
+FACTORS = (0.5,)
 MANY = (8, 12, 16)
 STEPS = 2400
 LOOKS = [step for step in thresholds_205.LOOKS if step <= STEPS]
