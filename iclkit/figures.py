@@ -166,7 +166,7 @@ def circuit(nodes, edges, ax: Axes | None = None, title: str | None = None) -> A
     for place, name in enumerate(nodes):
         ax.text(place, 0, name, ha="center", va="center", fontsize=9,
                 bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "#333333"})  # fmt: skip
-    ax.set(xlim=(-0.5, len(nodes) - 0.5), ylim=(-0.5, 2), title=title or "")
+    ax.set(xlim=(-0.5, len(nodes) - 0.5), ylim=(-0.4, 1.4), title=title or "")
     ax.axis("off")
     return ax
 

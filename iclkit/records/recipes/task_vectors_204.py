@@ -29,6 +29,7 @@ NAME = "task_vectors_204"
 COST = "2 models × 3 seeds, opened; about 1 core-minute"
 SEEDS = (0, 1, 2)
 SEQUENCES = 800
+FEW = 24  # for the subsets of edges
 DONORS = ("other", "same_state", "own_chain")
 POINTS = [("resid_pre", 0), *((n, layer) for layer in range(4) for n in ("resid_mid", "resid_post"))]
 
@@ -78,7 +79,7 @@ class Sequences:
 
     def opened(self, model) -> dict[str, np.ndarray]:
         """The circuit, the swap and the geometry of φ of a two-layer model."""
-        few, phi = slice(0, circuits_203.SEQUENCES), task_vector(model, self.tokens)
+        few, phi = slice(0, FEW), task_vector(model, self.tokens)
         other = self.tokens[pick_donors(self.chain)]
         answer = self.observer(self.tokens[few], (-1,))[:, 0]
         return circuits_203.opened(model, self.tokens[few], other[few], answer) | {
@@ -87,7 +88,7 @@ class Sequences:
             "by_state": np.float64(between(phi, self.state)),
             "read": np.float64(self.read(model)),
             "ideal": np.float64(self.ideal()),
-            "entropy": attention_entropy(model, self.tokens[few])[:, 0].numpy(),
+            "entropy": attention_entropy(model, self.tokens[:200])[:, 0].numpy(),
         }
 
     def swapped(self, model, at=("attn_out", 1), kinds=DONORS) -> np.ndarray:
