@@ -17,7 +17,7 @@ def ex1(answer):
     for text in ("ABABBA", "BBAAAA", "AABAAB", "ABAAAA", "AAAABB", "AAAAAB"):
         names = ["2-Gen" if letter == "B" else "undecided" for letter in text]
         held = np.array(names) == "2-Gen"
-        want, flicker = first_time(steps, held, 2), first_time(steps, held)
+        want, flicker = float(first_time(steps, held, 2)), float(first_time(steps, held))
         second = want if math.isnan(want) else float(steps[steps.index(int(want)) + 1])
         places = want if math.isnan(want) else float(steps.index(int(want)))
         never = [value for value in (0.0, -1.0, float(steps[-1])) if math.isnan(want)]
@@ -26,10 +26,10 @@ def ex1(answer):
             raise Wrong(f"a phase that never lasts two looks has no time: float('nan'), not {given}")
         same(
             torch.tensor(float("nan")) if given is None and math.isnan(want) else given,
-            torch.tensor(float(want)),
+            torch.tensor(want),
             name="the time",
             mistakes={
-                "one look is a flicker: the next look must be in the phase too": torch.tensor(float(flicker)),
+                "one look is a flicker: the next look must be in the phase too": torch.tensor(flicker),
                 "the time is the first of the two looks, not the second": torch.tensor(second),
                 "give the step, steps[i], not the number of the look": torch.tensor(places),
             },
@@ -55,7 +55,7 @@ def ex2(answer):
             name="the threshold",
             mistakes={
                 "interpolate in log K, not in K: K is spaced by factors": torch.tensor(float(straight)),
-                "that is log K; take the exponential": torch.tensor(float(want)),
+                "that is log K; take the exponential": torch.tensor(want),
                 "that is the first K above one half; it lies between this K and the one before": torch.tensor(
                     float(after)
                 ),

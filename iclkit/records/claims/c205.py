@@ -7,6 +7,7 @@ from iclkit.race import CLOSE, asked, outcomes, threshold
 from iclkit.records.claims import VERDICTS, Measured, claim
 
 HARDLY, STEADILY = 0.5, 1.0  # exponents of K in the two times
+FALLING = 24  # up to here the lean falls with log K; beyond, it levels off
 EMPTY = 0.25  # two groups leave at most this share of the runs near the border undecided
 
 
@@ -40,8 +41,10 @@ def exponent(many, medians) -> float:
 def m6(record):
     K, seed = record["K"], record["seed"]
     when, lean, memorised = times(record)
-    border = float(threshold(K, lean))
-    each = np.array([threshold(K[seed == s], lean[seed == s]) for s in range(4)])
+    falling = K <= FALLING
+    border = float(threshold(K[falling], lean[falling]))
+    mine = [falling & (seed == s) for s in range(4)]
+    each = np.array([threshold(K[runs], lean[runs]) for runs in mine])
     first = np.where(lean < 0, when, np.nan)
     enough = [k for k in np.unique(K) if (lean[K == k] < 0).sum() >= 3]
     gen = exponent(np.array(enough), np.array([np.nanmedian(first[K == k]) for k in enough]))
@@ -64,7 +67,7 @@ MOVED = 1.25  # K*₁ has moved when it changed by this factor
 
 
 def moved(slowed, plain, variant: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Each seed's K*₁ without and with the intervention, from the same K, and how much later runs are asked."""
+    """Each seed's K*₁ without and with the intervention, from the same K, and how much later runs are."""
     many, K, seed = slowed[f"{variant}/K"], plain["K"], plain["seed"]
     found, before = (
         asked(slowed["steps"], slowed[f"{variant}/distances"]),
@@ -88,9 +91,9 @@ def m7(slowed, plain):
     ratio = after / before
     up = ratio > MOVED
     why = (
-        f"with layer 0's W_Q, W_K and W_pos at half the rate runs leave the plateau {later:.1f} times as late, but "
-        f"K*₁ moves up by a factor of {MOVED} or more in {up.sum()} of {len(up)} seeds: memorising waits for the "
-        "same attention; one dose, and task injection is not measured"
+        "with layer 0's W_Q, W_K and W_pos at half the rate all runs, memorising ones too, leave the plateau "
+        f"{later:.1f} times as late; K*₁ moves up by a factor of {MOVED} or more in {up.sum()} of {len(up)} "
+        "seeds. One dose, few seeds; task injection is not measured"
     )
     verdict = VERDICTS[1] if up.all() else VERDICTS[2]
     return Measured(float(np.median(ratio)), float(ratio.min()), float(ratio.max()), len(ratio), verdict, why)
