@@ -1,8 +1,8 @@
 """Chapter 204: the vector from which 2-Mem knows its chain, swapped and read, over training and over depth.
 
-Models come from `models_204`; sequences are of the training chains, answers at the last position, KL(row ‖
-answer) in nats. A donor is a sequence of another chain ("other"), one that also ends in the same state
-("same_state"), or, for comparison, another sequence of the same chain ("own_chain").
+Models come from `models_204`, seeds 0 and 1 of K = 8 from `phases_202`; sequences are of the training chains,
+answers at the last position, KL(row ‖ answer) in nats. A donor is a sequence of another chain ("other"), one
+that also ends in the same state ("same_state"), or another sequence of the same chain ("own_chain").
 
 Under "K8/": what `circuits_203` says of a model, the observer being 2-Mem; `swap` [seed donor 3], after φ was
 swapped: the answer's KL from the own row, from the donor's row, and how often the donor's is nearer;
@@ -22,7 +22,7 @@ from iclkit.circuits.entropy import attention_entropy
 from iclkit.circuits.task_vectors import LinearProbe, between, follows, pick_donors, swap, task_vector
 from iclkit.predictors import TEST, Mem
 from iclkit.records.models import load_model
-from iclkit.records.recipes import Piece, Probe, circuits_203, phases_202
+from iclkit.records.recipes import Piece, Probe, circuits_203, phases_202, thresholds_205
 from iclkit.records.store import load
 
 NAME = "task_vectors_204"
@@ -30,34 +30,36 @@ COST = "2 models × 3 seeds, opened; about 1 core-minute"
 SEEDS = (0, 1, 2)
 SEQUENCES = 800
 FEW = 24  # for the subsets of edges
+ON_THE_WAY = (0, 50, 100, 200, 300, 450, 600, 900, 1200, 1500, 2000, 2400)
 DONORS = ("other", "same_state", "own_chain")
 POINTS = [("resid_pre", 0), *((n, layer) for layer in range(4) for n in ("resid_mid", "resid_post"))]
 
 
 def configs(scale: str) -> list[dict]:
     """One dict a model; `paper` has the same."""
-    made = load("models_204").meta
-    return [
-        {"models": made["sha256"], **{key: config[key] for key in ("variant", "K", "task", "kept")}}
-        for config in made["config"]
-        if config["variant"] in ("K8", "four-layers")
-    ]
+    made = [load(name).meta["sha256"] for name in ("phases_202", "models_204")]
+    deep = {"variant": "four-layers", "task": thresholds_205.TASK, "step": 1200}
+    both = [{"variant": "K8", "task": phases_202.TASK, "step": 2400}, deep]
+    return [{"K": 8, "models": made, **each} for each in both]
+
+
+def opened_model(variant: str, seed: int, step: int):
+    """A model from the record that has it."""
+    return load_model("phases_202" if (variant == "K8" and seed < 2) else "models_204", variant, seed, step)
 
 
 def unit(config: dict, seed: int) -> dict[str, np.ndarray]:
-    """Open one model, and that of seed 0 at every checkpoint."""
-    steps = config["kept"] if seed == 0 else config["kept"][-1:]
-    models = {step: load_model("models_204", config["variant"], seed, step) for step in steps}
-    data = Sequences(config, seed)
+    """Open one model, and that of K = 8 and seed 0 at every checkpoint."""
+    data, model = Sequences(config, seed), opened_model(config["variant"], seed, config["step"])
     if config["variant"] == "four-layers":
-        return data.by_depth(models[steps[-1]])
-    found = data.opened(models[steps[-1]])
+        return data.by_depth(model)
+    found = data.opened(model)
     if seed == 0:
-        found["swap_by_step"] = np.stack([data.swapped(model) for model in models.values()])
-        found["read_by_step"] = np.array([data.read(model) for model in models.values()])
-        found["by_chain_by_step"] = np.array(
-            [between(task_vector(model, data.tokens), data.chain) for model in models.values()]
-        )
+        models = [opened_model("K8", 0, step) for step in ON_THE_WAY]
+        vectors = [task_vector(model, data.tokens) for model in models]
+        found["swap_by_step"] = np.stack([data.swapped(model) for model in models])
+        found["read_by_step"] = np.array([data.read(model) for model in models])
+        found["by_chain_by_step"] = np.array([between(phi, data.chain) for phi in vectors])
     return found
 
 
@@ -137,7 +139,7 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
         for name, array in piece.items():
             if name.endswith("by_step"):
                 arrays[f"{config['variant']}/{name}"] = array
-                arrays[f"{config['variant']}/steps"] = np.array(config["kept"])
+                arrays["K8/steps"] = np.array(ON_THE_WAY)
             else:
                 found.setdefault(f"{config['variant']}/{name}", []).append(array)
     points = np.array([f"{name} {layer}" for name, layer in POINTS])
@@ -147,8 +149,7 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
 def probe(record) -> Probe:
     """K = 8, seed 0: how often the answer is nearer the donor's row after the swap."""
     config = record.meta["config"][0]
-    model = load_model("models_204", "K8", 0, config["kept"][-1])
-    measured = Sequences(config, 0).swapped(model)[0, 2]
+    measured = Sequences(config, 0).swapped(opened_model("K8", 0, config["step"]))[0, 2]
     recorded = float(record["K8/swap"][0, 0, 2])
     what = "K = 8, seed 0: answers nearer the donor's row after the swap"
     return Probe(what, float(measured), recorded - 0.01, recorded + 0.01)
