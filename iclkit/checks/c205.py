@@ -77,9 +77,9 @@ def crossing(x, share) -> float:
     return float(x[at - 1] + part * (x[at] - x[at - 1]))
 
 
-@exercise(seconds=5)
+@exercise(seconds=10)
 def ex3(answer):
-    """`answer(w, grads, lr, factor)`: Adam's w after these gradients, the weight learning at `factor` · lr."""
+    """`answer(w, grads, lr, factor)`: w after these gradients by Adam, its update times `factor`."""
     for seed, factor in enumerate((1.0, 0.1, 0.5, 0.0)):
         random = generator(205, 3, seed)
         w, grads = torch.randn(6, generator=random), torch.randn(12, 6, generator=random)

@@ -48,22 +48,25 @@ def test_the_border_from_outcomes():
 
 
 def test_adam_with_a_brake():
-    def by_pytorch(w, grads, lr, factor):
-        weight = torch.nn.Parameter(w.clone())
-        optimiser = torch.optim.Adam([weight], lr=lr * factor, betas=(0.9, 0.98))
-        for grad in grads:
-            weight.grad = grad
-            optimiser.step()
-        return weight.detach()
+    def by_element(w, grads, lr, factor):
+        """Each weight alone, in plain numbers; m and v as weighted sums over all gradients up to now."""
+        found = []
+        for start, each in zip(w.tolist(), grads.T.tolist()):
+            for t in range(1, len(each) + 1):
+                m = sum(0.1 * 0.9 ** (t - 1 - i) * each[i] for i in range(t)) / (1 - 0.9**t)
+                v = sum(0.02 * 0.98 ** (t - 1 - i) * each[i] ** 2 for i in range(t)) / (1 - 0.98**t)
+                start -= factor * lr * m / (v**0.5 + 1e-8)
+            found.append(start)
+        return torch.tensor(found)
 
     def on_gradients(w, grads, lr, factor):
-        return by_pytorch(w, factor * grads, lr, 1.0)
+        return by_element(w, factor * grads, lr, 1.0)
 
     def unbraked(w, grads, lr, factor):
-        return by_pytorch(w, grads, lr, 1.0)
+        return by_element(w, grads, lr, 1.0)
 
     def uphill(w, grads, lr, factor):
-        return 2 * w - by_pytorch(w, grads, lr, factor)
+        return 2 * w - by_element(w, grads, lr, factor)
 
     wrong = [(on_gradients, "scale the update"), (unbraked, "not used"), (uphill, "subtracted")]
-    assert_check(c205.ex3, right=[solution("205", 3), by_pytorch], stub=stub("205", 3), wrong=wrong)
+    assert_check(c205.ex3, right=[solution("205", 3), by_element], stub=stub("205", 3), wrong=wrong)

@@ -21,7 +21,7 @@ COST = "4 seeds × 3 K of 2,400 updates, about 4 core-minutes"
 SEEDS = (0, 1, 2, 3)
 PATHWAY = ("blocks.0.attn.W_[QK]", "positions.W_pos")
 FACTORS = (0.5,)
-MANY = (8, 12, 16)
+MANY = [8, 12, 16]
 STEPS = 2400
 LOOKS = [step for step in thresholds_205.LOOKS if step <= STEPS]
 MEASURED = ("distances", "losses", "apart", "previous")
