@@ -68,5 +68,5 @@ def test_adam_with_a_brake():
     def uphill(w, grads, lr, factor):
         return 2 * w - by_element(w, grads, lr, factor)
 
-    wrong = [(on_gradients, "scale the update"), (unbraked, "not used"), (uphill, "subtracted")]
+    wrong = [(on_gradients, "scaled gradient"), (unbraked, "full rate"), (uphill, "subtracted")]
     assert_check(c205.ex3, right=[solution("205", 3), by_element], stub=stub("205", 3), wrong=wrong)

@@ -12,10 +12,10 @@ EMPTY = 0.25  # two groups leave at most this share of the runs near the border 
 
 
 def times(record) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each run: when it left the plateau, its lean there, and when 2-Mem became the nearer for good."""
+    """Of each run: when it left the plateau, its lean there, and when 2-Mem was the nearer for good."""
     steps, d = record["steps"], record["distances"][..., 0, :].astype(float)
     when, lean = asked(steps, record["distances"])
-    return when, lean, crossing(steps, d[..., 3], d[..., 1], for_good=True)
+    return when, lean, np.maximum(crossing(steps, d[..., 3], d[..., 1], for_good=True), when)
 
 
 def by_K(K, values) -> tuple[np.ndarray, np.ndarray]:
