@@ -64,6 +64,9 @@ def test_a_rule():
     def nearest(distances, apart):
         return (*PHASES, "undecided")[distances[0].argmin()]
 
+    def sees_twins(distances, apart):
+        return phase(distances, apart, alike=0)
+
     def always_named(distances, apart):
         return PHASES[distances[0, :4].argmin()]
 
@@ -74,7 +77,8 @@ def test_a_rule():
         return "bigram"
 
     wrong = [
-        (nearest, "1-Mem is no different"),
+        (nearest, "equally far"),
+        (sees_twins, "1-Mem is no different"),
         (always_named, "guesses evenly"),
         (shy, "is called undecided"),
         (other_word, "return one of"),
