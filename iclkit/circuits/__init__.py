@@ -1,7 +1,18 @@
 # ruff: noqa: F401
 """Circuit tools: what the weights say, what heads do, and what happens when a part is changed."""
 
-from iclkit.circuits import ablation, attribution, edges, expansion, factored, patching, scores, weights
+from iclkit.circuits import (
+    ablation,
+    attribution,
+    edges,
+    entropy,
+    expansion,
+    factored,
+    patching,
+    scores,
+    subsets,
+    weights,
+)
 from iclkit.circuits.ablation import ablate, ablate_each_head, frozen_patterns
 from iclkit.circuits.attribution import direct_logit_attribution, residual_parts
 from iclkit.circuits.edges import all_edges, edge_patcher, nodes, patch_edges, path_patch

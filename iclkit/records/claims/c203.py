@@ -83,8 +83,8 @@ def m4(models, record):
     sizes = sorted({len(edges) for edges in fewest})
     why = (
         f"an even look gives {even.mean():.2f}; attention to the previous state is {previous.min():.2f} to "
-        f"{previous.max():.2f} (even: 0.06), and the match by hand costs at most {by_hand.max():.0%} of the way to "
-        f"a guess. But Emb → Att0 → Att1 → Out with Emb → Att1 keeps only {told.min():.0%} to {told.max():.0%} of "
+        f"{previous.max():.2f} (even: 0.06), and the match written by hand is no worse than the learned one. "
+        f"But Emb → Att0 → Att1 → Out with Emb → Att1 keeps only {told.min():.0%} to {told.max():.0%} of "
         f"the answer: the smallest sets that keep {LEAST:.0%} have {' or '.join(map(str, sizes))} of 15 edges, and "
         f"in {detour} of {len(fewest)} seeds the previous state goes through MLP0"
     )
