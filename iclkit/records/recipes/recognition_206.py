@@ -20,8 +20,8 @@ NAME = "recognition_206"
 COST = "54 heads × 3 seeds, trained in stacks: about 2 core-minutes"
 SEEDS = (0, 1, 2)
 TASK = dict(vocab=3, alpha=1.0, length=32, batch_size=32)
-MAP = dict(steps=1200, K=(2, 4, 8, 16, 32, 64), d_phi=(2, 4, 9), d_mlp=(4, 16, 64))
-LONG = dict(steps=3600, K=(4, 8, 16, 32), d_phi=(2, 9), d_mlp=(4, 64))
+MAP = dict(steps=1200, K=[2, 4, 8, 16, 32, 64], d_phi=[2, 4, 9], d_mlp=[4, 16, 64])
+LONG = dict(steps=3600, K=[4, 8, 16, 32], d_phi=[2, 9], d_mlp=[4, 64])
 SEQUENCES, FIRST = 500, 16
 
 
