@@ -144,13 +144,20 @@ def circuit(nodes, edges, ax: Axes | None = None, title: str | None = None) -> A
     """Draw a model's graph: its nodes in a row, `edges` as strong arcs from left to right, all others faint.
 
     `edges` are pairs of nodes, as `iclkit.circuits.all_edges` names them, or {pair: strength in 0 … 1}.
-    Arcs to the next node run straight, longer ones above. Raises ValueError for a pair that is no edge.
+    Arcs to the next node run straight, longer ones above. Raises ValueError for a pair that is no edge, a
+    strength outside 0 … 1, and nodes that are not at least two different ones.
     """
     nodes = list(nodes)
+    if len(nodes) < 2 or len(set(nodes)) < len(nodes):
+        raise ValueError(f"expected at least two nodes, each of them once; got {nodes}")
     strength = dict(edges) if isinstance(edges, dict) else dict.fromkeys(map(tuple, edges), 1.0)
     pairs = [(a, b) for place, a in enumerate(nodes) for b in nodes[place + 1 :]]
     if unknown := [edge for edge in strength if edge not in pairs]:
-        raise ValueError(f"{unknown[0]} is no edge between the nodes {', '.join(nodes)}, earlier to later")
+        raise ValueError(
+            f"{unknown[0]} is no edge between the nodes {', '.join(map(str, nodes))}, earlier to later"
+        )
+    if wrong := [f"{edge}: {share}" for edge, share in strength.items() if not 0 <= share <= 1]:
+        raise ValueError(f"the strength of an edge lies in 0 … 1; got {', '.join(wrong)}")
     ax = ax or plt.subplots(figsize=(6.4, 1.9))[1]
     for a, b in sorted(pairs, key=lambda edge: strength.get(edge, 0)):
         start, end = nodes.index(a), nodes.index(b)

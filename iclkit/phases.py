@@ -17,6 +17,7 @@ from jaxtyping import Float, Shaped
 
 from iclkit import predictors
 from iclkit.circuits.formation import final_value
+from iclkit.tasks.base import check_whole
 
 
 class Turn(NamedTuple):
@@ -50,8 +51,11 @@ def first_time(steps, held, lasting: int = 1) -> Float[np.ndarray, "*runs"]:
     `first_time(steps, names == "2-Gen", lasting=2)` asks for two looks, so that a flicker does not count.
     Raises `ValueError` for a wrong number of looks.
     """
-    held = np.asarray(held, bool)
+    held = np.asarray(held)
     steps = _looks(steps, held)
+    if held.dtype != bool:
+        raise ValueError(f'held says true or false at each look, as names == "2-Gen"; got {held.dtype}')
+    check_whole("lasting", lasting)
     if not 1 <= lasting <= len(steps):
         raise ValueError(f"lasting must be 1 to {len(steps)} looks; got {lasting}")
     in_a_row = np.lib.stride_tricks.sliding_window_view(held, lasting, axis=-1).all(-1)
@@ -94,9 +98,14 @@ def turning(steps, curve, least: float, smooth: int = 3) -> Turn:
     """
     curve = np.asarray(curve, float)
     steps = _looks(steps, curve)
+    check_whole("smooth", smooth)
     if curve.ndim != 1 or smooth % 2 == 0 or not 1 <= smooth <= len(curve):
         raise ValueError(
             f"expected one curve of at least {smooth} looks, smooth odd; got {list(curve.shape)}"
+        )
+    if not (np.isfinite(curve).all() and least >= 0):
+        raise ValueError(
+            f"expected finite values and least ≥ 0; got {curve.min()} … {curve.max()} and {least}"
         )
     middle = np.lib.stride_tricks.sliding_window_view(curve, smooth).mean(1)
     at = int(middle.argmin())
@@ -109,13 +118,15 @@ def turning(steps, curve, least: float, smooth: int = 3) -> Turn:
 def median_time(times) -> Float[np.ndarray, "*runs"]:
     """The median over seeds [… seed]; a censored run, NaN, is later than all others, and so may it be."""
     times = np.asarray(times, float)
+    if times.ndim < 1 or not times.shape[-1]:
+        raise ValueError(f"expected times [… seed] of at least one seed; got {list(times.shape)}")
     middle = np.median(np.where(np.isnan(times), np.inf, times), axis=-1)
     return np.where(np.isfinite(middle), middle, np.nan)
 
 
 def _looks(steps, values: np.ndarray) -> np.ndarray:
     steps = np.asarray(steps, float)
-    if steps.ndim != 1 or len(steps) < 1 or (np.diff(steps) <= 0).any():
+    if steps.ndim != 1 or len(steps) < 1 or not (np.diff(steps) > 0).all():
         raise ValueError(f"expected rising steps [step]; got {list(steps.shape)}: {steps}")
     if values.ndim < 1 or values.shape[-1] != len(steps):
         raise ValueError(

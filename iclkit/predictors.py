@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -51,7 +52,7 @@ class Predictor:
     def _in_parts(self, answer: Callable, tokens: Tensor, positions: Sequence[int] | None) -> Tensor:
         check_tokens(tokens, self.vocab)
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        places = places if positions is None else places[list(positions)]
+        places = places if positions is None else places[check_positions(positions, len(places))]
         cells = max(tokens.shape[1], len(places) * max(self.vocab**self.order, self.width))
         parts = tokens.split(max(1, CELLS // cells))
         return torch.cat([answer(part, places) for part in parts])
@@ -67,6 +68,7 @@ class Gen(Predictor):
 
     def __post_init__(self):
         check_order(self.order)
+        check_whole("vocab", self.vocab)
         if self.vocab < 2 or not 0 < self.alpha < float("inf"):
             raise ValueError(f"expected vocab ≥ 2 and a positive alpha; got {self.vocab} and {self.alpha}")
 
@@ -97,6 +99,10 @@ class Mem(Predictor):
 
     def __post_init__(self):
         check_order(self.order)
+        if not isinstance(self.chains, Chains):
+            raise ValueError(
+                f"expected Chains, as task.chains() or chains_of; got {type(self.chains).__name__}"
+            )
 
     @property
     def vocab(self) -> int:
@@ -180,6 +186,20 @@ def check_tokens(tokens: Tensor, vocab: int) -> None:
         raise ValueError(f"states are 0 … {vocab - 1}; got tokens from {low} to {high}")
 
 
+def check_positions(positions: Sequence[int], seq: int) -> list[int]:
+    """The positions as a list; `ValueError` unless they are whole numbers within `seq` places."""
+    listed = positions.tolist() if isinstance(positions, (Tensor, np.ndarray)) else positions
+    whole = isinstance(listed, Sequence) and all(
+        isinstance(at, (int, np.integer)) and not isinstance(at, bool) and -seq <= at < seq for at in listed
+    )
+    if not whole:
+        raise ValueError(
+            f"positions lists places of a sequence of {seq}, {-seq} … {seq - 1}, as in (-1,); "
+            f"got {positions!r}"
+        )
+    return list(listed)
+
+
 class Distances:
     """How far a model is from each ideal observer of `task`: a function model → `[2, 5]`, in nats.
 
@@ -192,8 +212,11 @@ class Distances:
 
     def __init__(self, task: Markov, sequences: int = 2000, positions: Sequence[int] = (-1,), seed: int = 0):
         check_whole("sequences", sequences)
+        check_whole("seed", seed)
+        if not len(positions := check_positions(positions, task.length)):
+            raise ValueError("positions lists at least one place to measure at, as in (-1,); got none")
         tasks = [replace(t, batch_size=sequences) for t in (task, task.fresh())]
-        self.positions, self.vocab = list(positions), task.vocab
+        self.positions, self.vocab = positions, task.vocab
         drawn = [t.draw(TEST, seed) for t in tasks]
         self.tokens = torch.stack([d.tokens[:, :-1] for d in drawn])
         self.truth = torch.stack([rows_at(d, positions) for d in drawn])

@@ -57,18 +57,21 @@ def threshold(K, lean) -> Float[np.ndarray, "*seeds"]:
 
         lean ≈ s (log K*₁ − log K),  s > 0       least squares, runs that were never asked left out
 
-    NaN with fewer than two runs asked, or where the lean does not fall with K. Far outside the K that were
-    run, the number says only in which direction it lies.
+    NaN with runs asked at fewer than two K, or where the lean does not fall with K. Far outside the K that
+    were run, the number says only in which direction it lies.
     """
-    log_K, lean = np.log(np.asarray(K, float)), np.asarray(lean, float)
-    if log_K.ndim != 1 or lean.shape[-1:] != log_K.shape:
-        raise ValueError(f"expected one lean a K, [… K]; got {list(lean.shape)} for {len(log_K)} K")
+    K, lean = np.asarray(K, float), np.asarray(lean, float)
+    if K.ndim != 1 or lean.shape[-1:] != K.shape:
+        raise ValueError(f"expected one lean a K, [… K]; got {list(lean.shape)} for K {list(K.shape)}")
+    if not ((K > 0) & np.isfinite(K)).all():
+        raise ValueError(f"K are numbers of chains, above 0; got {K}")
+    log_K = np.log(K)
     return np.asarray(np.exp(np.apply_along_axis(lambda each: _root(log_K, each), -1, lean)))
 
 
 def _root(x: np.ndarray, y: np.ndarray) -> float:
     there = np.isfinite(y)
-    if there.sum() < 2:
+    if len(np.unique(x[there])) < 2:
         return np.nan
     slope, offset = np.polyfit(x[there], y[there], 1)
     return -offset / slope if slope < 0 else np.nan

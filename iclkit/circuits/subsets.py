@@ -22,6 +22,7 @@ from torch import Tensor
 from iclkit.circuits.edges import Edge, all_edges, nodes, stand_ins
 from iclkit.hooks import NO_TAPS
 from iclkit.model import Transformer
+from iclkit.tasks.base import check_whole
 
 MOST = 15
 
@@ -37,7 +38,7 @@ def every_subset(
     """`measure` of the last position's logits with each subset of edges kept, by the subset's number.
 
     every_subset(model, clean, corrupted, lambda logits: logits[..., 3].mean(1))      [2 ** 15]
-    Raises `ValueError` for models of more than 15 edges.
+    Raises `ValueError` for models of more than 15 edges, and for a measure that is no number a subset.
     """
     if (number := len(all_edges(model))) > MOST:
         raise ValueError(f"this model has {number} edges and 2^{number} subsets; at most {MOST} are tried")
@@ -45,17 +46,28 @@ def every_subset(
     first = model.run_with_cache(clean, [("resid_pre", 0)])[1]["resid_pre", 0]
     values = torch.zeros(2**number)
     for numbers, logits in _runs(model, first[None], other, torch.zeros(1, dtype=torch.int64)):
-        values[numbers] = measure(logits).float()
+        found = torch.as_tensor(measure(logits))
+        if found.shape != numbers.shape or not found.isfinite().all():
+            raise ValueError(
+                f"measure gives a finite number for each of {len(numbers)} subsets, from their logits "
+                f"[subset batch vocab], as logits[..., 3].mean(1) does; got {list(found.shape)}: {found}"
+            )
+        values[numbers] = found.float()
     return values
 
 
 def edges_in(model: Transformer, subset: int) -> list[Edge]:
-    """The edges that a subset's number stands for."""
-    return [edge for bit, edge in enumerate(all_edges(model)) if subset >> bit & 1]
+    """The edges that a subset's number stands for; `ValueError` for a number that no subset has."""
+    edges = all_edges(model)
+    check_whole("subset", subset)
+    if not 0 <= subset < 2 ** len(edges):
+        raise ValueError(f"this model's subsets are 0 … 2^{len(edges)} − 1; got {subset}")
+    return [edge for bit, edge in enumerate(edges) if subset >> bit & 1]
 
 
 def smallest(shares: Float[Tensor, " subsets"], least: float = 0.9) -> list[int]:
     """The numbers of the subsets with fewest edges among those with a share ≥ `least`, the best one first."""
+    _check_shares(shares)
     sizes = torch.tensor([bin(subset).count("1") for subset in range(len(shares))])
     enough = shares >= least
     if not enough.any():
@@ -66,8 +78,17 @@ def smallest(shares: Float[Tensor, " subsets"], least: float = 0.9) -> list[int]
 
 def without_each(shares: Float[Tensor, " subsets"]) -> Float[Tensor, " edges"]:
     """The share that is left when one edge alone is cut, for each edge."""
+    _check_shares(shares)
     whole = len(shares) - 1
     return shares[[whole ^ (1 << bit) for bit in range(whole.bit_length())]]
+
+
+def _check_shares(shares: Tensor) -> None:
+    if shares.dim() != 1 or len(shares) < 2 or len(shares) & (len(shares) - 1) or not shares.isfinite().all():
+        raise ValueError(
+            "expected a finite share for each of 2^edges subsets, as every_subset gives them; "
+            f"got {list(shares.shape)}: {shares}"
+        )
 
 
 def _runs(model: Transformer, now: Tensor, other: Tensor, number: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

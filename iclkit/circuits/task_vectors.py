@@ -67,6 +67,9 @@ def pick_donors(
 
     Raises `ValueError` where there is none.
     """
+    if chain.dim() != 1 or not len(chain) or (state is not None and state.shape != chain.shape):
+        got = f"{list(chain.shape)} and {None if state is None else list(state.shape)}"
+        raise ValueError(f"expected the chain, and the state, of each of at least two sequences; got {got}")
     fits = chain[:, None] != chain[None]
     if state is not None:
         fits &= state[:, None] == state[None]
@@ -84,7 +87,21 @@ def follows(
     own: Float[Tensor, "batch vocab"],
     donor: Float[Tensor, "batch vocab"],
 ) -> Follows:
-    """Which of two rows (log-probabilities) the answers follow: KL(row ‖ answer)."""
+    """Which of two rows (log-probabilities) the answers follow: KL(row ‖ answer).
+
+    Raises `ValueError` for shapes that differ, rows that do not sum to one, and logits that are not finite.
+    """
+    if not logits.shape == own.shape == donor.shape or logits.dim() != 2 or not len(logits):
+        shapes = ", ".join(str(list(each.shape)) for each in (logits, own, donor))
+        raise ValueError(
+            f"expected logits, own and donor of one shape [batch vocab], batch ≥ 1; got {shapes}"
+        )
+    sums = torch.stack([own, donor]).double().exp().sum(-1)
+    if not logits.isfinite().all() or not ((sums - 1).abs() < 1e-3).all():
+        raise ValueError(
+            "expected finite logits and rows of log-probabilities, whose exp sums to 1 (take rows.log()); "
+            f"got logits {logits.min():g} … {logits.max():g} and sums {sums.min():g} … {sums.max():g}"
+        )
     answer = logits.double().log_softmax(-1)
     apart = torch.stack([divergence(row[:, None, None], answer[:, None, None]) for row in (own, donor)])
     return Follows(*apart.mean(1).tolist(), (apart[1] < apart[0]).double().mean().item())
@@ -101,6 +118,12 @@ class LinearProbe:
     def __init__(
         self, x: Float[Tensor, "batch d"], label: Int[Tensor, " batch"], K: int, ridge: float = 1e-4
     ):
+        _check_classes(x, label)
+        if len(x) < 2 or not 0 <= label.min() <= label.max() < K or not 0 <= ridge < float("inf"):
+            raise ValueError(
+                "expected at least 2 vectors, labels in 0 … K − 1 and a finite ridge ≥ 0; got "
+                f"{len(x)} vectors, labels {int(label.min())} … {int(label.max())}, K={K}, ridge={ridge}"
+            )
         x = x.double()
         self.mean, self.scale = x.mean(0), x.std(0).clamp(min=1e-9)
         x = self._ready(x)
@@ -113,12 +136,25 @@ class LinearProbe:
         return torch.cat([x, torch.ones_like(x[:, :1])], 1)
 
     def __call__(self, x: Float[Tensor, "batch d"]) -> Int[Tensor, " batch"]:
+        if x.dim() != 2 or x.shape[1] != len(self.mean):
+            raise ValueError(f"this probe reads vectors [batch {len(self.mean)}]; got {list(x.shape)}")
         return (self._ready(x) @ self.W).argmax(1)
 
 
 def between(x: Float[Tensor, "batch d"], label: Int[Tensor, " batch"]) -> float:
     """The share of the variance of vectors that lies between the means of their classes, in [0, 1]."""
+    _check_classes(x, label)
     x = x.double() - x.double().mean(0)
     means = torch.stack([x[label == k].mean(0) for k in label.unique()])
     numbers = label.unique(return_counts=True)[1]
     return float((means.square().sum(1) * numbers).sum() / x.square().sum().clamp(min=1e-30))
+
+
+def _check_classes(x: Tensor, label: Tensor) -> None:
+    if x.dim() != 2 or not len(x) or label.shape != x.shape[:1] or label.dtype != torch.int64:
+        raise ValueError(
+            "expected vectors [batch d], batch ≥ 1, and a torch.int64 label for each; "
+            f"got {list(x.shape)} and {label.dtype} {list(label.shape)}"
+        )
+    if not x.isfinite().all():
+        raise ValueError("the vectors hold NaN or infinity; did the model's training diverge?")

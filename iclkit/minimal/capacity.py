@@ -37,9 +37,15 @@ def waits(steps, distances, ratio: float = NEARER) -> Waits:
 
     Generalised: the nearer of 2-Gen and 2-Mem comes within half the distance from the nearer of 1-Gen and
     1-Mem, at two looks in a row. Memorised: the distance from 2-Mem is `ratio` times that from 2-Gen or
-    less, and stays so.
+    less, and stays so. Raises `ValueError` for other axes and for distances or a ratio that are not above 0.
     """
-    one_gen, two_gen, one_mem, two_mem = np.moveaxis(np.asarray(distances, float)[..., 0, :4], -1, 0)
+    distances = np.asarray(distances, float)
+    if distances.shape[-2:] != (2, 5) or not (distances[..., 0, :4] > 0).all() or not ratio > 0:
+        raise ValueError(
+            "expected distances [… step 2 5] and a ratio, above 0; "
+            f"got {list(distances.shape)}, least {distances.min(initial=np.inf):g}, and {ratio}"
+        )
+    one_gen, two_gen, one_mem, two_mem = np.moveaxis(distances[..., 0, :4], -1, 0)
     off = np.minimum(two_gen, two_mem) < SHARE * np.minimum(one_gen, one_mem)
     memorised = crossing(steps, np.log(two_mem / two_gen), np.log(ratio), for_good=True)
     return Waits(first_time(steps, off, LASTING), memorised)
@@ -49,13 +55,27 @@ def medians(K, wait) -> tuple[np.ndarray, np.ndarray]:
     """Each K once, and the median wait of its runs, where that is known and positive.
 
     A censored run, NaN, waits longer than any other; a K at which half of the runs are censored is left out,
-    and so is one at which the median run memorises at once.
+    and so is one at which the median run memorises at once. Raises `ValueError` where K and waits do not fit.
     """
-    K, wait = (np.ravel(np.asarray(each, float)) for each in np.broadcast_arrays(K, wait))
+    K, wait = _runs(K, wait)
     each = np.unique(K)
     middle = np.array([median_time(wait[K == k]) for k in each])
     there = np.nan_to_num(middle, nan=-1) > 0
     return each[there], middle[there]
+
+
+def _runs(K, wait) -> tuple[np.ndarray, np.ndarray]:
+    """K and wait of each run, as two lists of one length."""
+    K, wait = np.asarray(K, float), np.asarray(wait, float)
+    try:
+        K, wait = (np.ravel(each) for each in np.broadcast_arrays(K, wait))
+    except ValueError:
+        raise ValueError(
+            f"expected K and a wait for each run; got {list(K.shape)} and {list(wait.shape)}"
+        ) from None
+    if not ((K > 0) & np.isfinite(K)).all():
+        raise ValueError(f"K are numbers of chains, above 0; got {K}")
+    return K, wait
 
 
 def by_line(K, wait) -> tuple[float, float]:
@@ -97,7 +117,9 @@ def by_power(K, wait) -> Law:
 
 def bootstrap(fit, K, wait, draws: int = 500, seed: int = 0) -> np.ndarray:
     """`fit(K, wait)` of `draws` samples: runs drawn anew, with replacement, among those of the same K."""
-    K, wait, random = np.asarray(K), np.asarray(wait, float), np.random.default_rng(seed)
+    (K, wait), random = _runs(K, wait), np.random.default_rng(seed)
+    if draws < 1 or not len(K):
+        raise ValueError(f"expected draws ≥ 1 of at least one run; got {draws} of {len(K)}")
     groups = [np.flatnonzero(K == each) for each in np.unique(K)]
     samples = [np.concatenate([random.choice(g, len(g)) for g in groups]) for _ in range(draws)]
     return np.array([fit(K[sample], wait[sample]) for sample in samples])
@@ -115,4 +137,12 @@ def reached(K, distances, apart, ratio: float = RATIO) -> Float[np.ndarray, "*si
 
 def memory_gap(distances, apart) -> np.ndarray:
     """KL(2-Mem ‖ model) / KL(2-Mem ‖ 2-Gen) on training chains: 0 holds all chains, 1 is as far as 2-Gen."""
-    return np.asarray(distances)[..., 0, 3] / np.asarray(apart)[..., 0, 3, 1]
+    distances, apart = np.asarray(distances), np.asarray(apart)
+    if distances.shape[-2:] != (2, 5) or apart.shape[-3:] != (2, 5, 5):
+        raise ValueError(
+            "expected distances [… 2 5] and apart [… 2 5 5], as Distances give them; "
+            f"got {list(distances.shape)} and {list(apart.shape)}"
+        )
+    if not (apart[..., 0, 3, 1] > 0).all():
+        raise ValueError("2-Mem and 2-Gen must be apart on training chains; got a distance of 0 or NaN")
+    return distances[..., 0, 3] / apart[..., 0, 3, 1]

@@ -44,6 +44,10 @@ class RecognitionHead:
     """One head: tokens `[batch seq]` → logits `[batch seq vocab]` of the next state; `weights` by name."""
 
     def __init__(self, config: HeadConfig, weights: dict[str, Tensor]):
+        wanted = {name: weight.shape for name, weight in init(config, 0).items()}
+        if (got := {name: weight.shape for name, weight in weights.items()}) != wanted:
+            shapes = ["  ".join(f"{n} {list(s)}" for n, s in each.items()) for each in (wanted, got)]
+            raise ValueError(f"{config} has the weights {shapes[0]}; got {shapes[1] or 'none'}")
         self.config, self.weights = config, weights
 
     def __call__(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq vocab"]:
@@ -69,6 +73,11 @@ def features(tokens: Int[Tensor, "batch seq"], vocab: int) -> tuple[Tensor, Tens
     The mean of codes is linear in the shares of pairs: φ = shares W_enc. Raises `ValueError` for symbols that
     are no states.
     """
+    if tokens.dtype != torch.int64 or tokens.dim() != 2 or not tokens.numel():
+        raise ValueError(
+            "expected tokens [batch seq] in torch.int64, at least one; "
+            f"got {tokens.dtype} {list(tokens.shape)}"
+        )
     if tokens.min() < 0 or tokens.max() >= vocab:
         raise ValueError(
             f"states are 0 … {vocab - 1}; got tokens from {int(tokens.min())} to {int(tokens.max())}"
@@ -98,9 +107,25 @@ def train_heads(
 
     Adam, loss on all places from `first` on, a learning rate that falls to 0 over the last half. All configs
     of a task see the same batches, and each head learns as it would alone: the loss is a sum over heads.
+    Raises `ValueError` for tasks that do not share length and batch size, and for steps, lr or `first` out of
+    range; `FloatingPointError` when the loss is no longer a number.
     """
+    check_whole("steps", steps)
+    check_whole("first", first)
+    if not tasks or len({(task.length, task.batch_size) for task in tasks}) != 1:
+        raise ValueError(
+            "expected at least one task, all of one length and batch_size; got " + str(list(tasks))
+        )
+    if steps < 1 or not 0 < lr < float("inf") or not 0 <= first < tasks[0].length:
+        raise ValueError(
+            f"expected steps ≥ 1, a finite lr > 0 and first in 0 … {tasks[0].length - 1}; "
+            f"got {steps}, {lr} and {first}"
+        )
     if {task.vocab for task in tasks} != {config.vocab for config in configs}:
-        raise ValueError("tasks and configs must share one vocab")
+        raise ValueError(
+            f"tasks and configs must share one vocab; got tasks of {[task.vocab for task in tasks]} "
+            f"and configs of {[config.vocab for config in configs]}"
+        )
     stacks = [{name: torch.stack([w] * len(tasks)) for name, w in init(c, seed).items()} for c in configs]
     weights = [weight.requires_grad_() for stack in stacks for weight in stack.values()]
     optimiser = torch.optim.Adam(weights, lr, betas=(0.9, 0.98), fused=True)
@@ -115,6 +140,8 @@ def train_heads(
         (loss * len(tasks)).backward()
         optimiser.step()
         schedule.step()
+    if not loss.isfinite():
+        raise FloatingPointError(f"the loss of the heads at the end is {loss.item()}; lower lr={lr}")
     return [
         [
             RecognitionHead(config, {n: w[at].detach().clone() for n, w in stack.items()})

@@ -22,8 +22,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from iclkit.predictors import rows_at
+from iclkit.predictors import check_tokens, rows_at
 from iclkit.tasks import generator
+from iclkit.tasks.base import check_whole
 from iclkit.tasks.markov import Markov
 
 
@@ -45,7 +46,8 @@ class SA:
     """The model at one point (β, δ): tokens `[batch seq]` → log-probabilities `[batch 1 vocab]`, last place.
 
     `beta` and `delta` are numbers or tensors of one element; `direct` is w, `floor` is ε. Raises `ValueError`
-    for w or ε outside their range and for sequences of fewer than two states.
+    for w or ε outside their range, for β or e^δ that are not finite, and for sequences of fewer than two
+    states.
     """
 
     vocab: int
@@ -55,25 +57,39 @@ class SA:
     floor: float = 0.01
 
     def __post_init__(self):
+        check_whole("vocab", self.vocab)
+        if self.vocab < 2:
+            raise ValueError(f"vocab must be at least 2; got {self.vocab}")
         if not (0 <= self.direct <= 1 and 0 < self.floor < 1):
             raise ValueError(
                 f"expected 0 ≤ direct ≤ 1 and 0 < floor < 1 (a state that never came up needs some "
                 f"probability); got direct={self.direct}, floor={self.floor}"
             )
 
+    @property
+    def more(self) -> Tensor:
+        """e^δ − 1: by how much more layer 1 attends to the previous place than to any other."""
+        more = torch.as_tensor(self.delta, dtype=torch.float64).exp() - 1
+        if not (torch.as_tensor(self.beta, dtype=torch.float64).isfinite().all() and more.isfinite().all()):
+            raise ValueError(
+                f"expected a finite beta and a delta below 709; got {self.beta} and {self.delta}; "
+                "after steps of descent: lower lr"
+            )
+        return more
+
     def at(self, beta, delta) -> "SA":
         """The same model at another point."""
         return replace(self, beta=beta, delta=delta)
 
     def __call__(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch 1 vocab"]:
+        check_tokens(tokens, self.vocab)
         votes = (1 - self.direct) * self.pattern(tokens) + self.direct * self.previous(tokens)
         p = votes.new_zeros(len(tokens), self.vocab).scatter_add(1, tokens, votes)
         return ((1 - self.floor) * p + self.floor / self.vocab).log()[:, None]
 
     def match(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
         """s_m: how much of layer 1's attention at each place falls on states equal to the last one."""
-        same, before, place = matches(tokens)
-        more = torch.as_tensor(self.delta, dtype=torch.float64).exp() - 1
+        (same, before, place), more = matches(tokens), self.more
         return (same.cumsum(1) + more * before) / (place + more * (place > 1))
 
     def pattern(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
@@ -82,13 +98,13 @@ class SA:
 
     def previous(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq"]:
         """Layer 1's attention at the last place, alike in all sequences."""
-        seq = tokens.shape[1]
-        more = torch.as_tensor(self.delta, dtype=torch.float64).exp() - 1
+        seq, more = tokens.shape[1], self.more
         last = one_hot(torch.tensor(seq - 2), seq)
         return ((1 + more * last) / (seq + more)).expand(len(tokens), -1)
 
     def loss(self, contexts: Contexts) -> Float[Tensor, ""]:
         """Expected loss of the next state in nats: mean −Σ_j P[x_N, j] log p_j."""
+        check_rows(contexts, self.vocab)
         return -(contexts.rows * self(contexts.tokens)[:, 0]).sum(1).mean()
 
 
@@ -99,6 +115,13 @@ def matches(tokens: Int[Tensor, "batch seq"]) -> tuple[Tensor, Tensor, Tensor]:
     same = (tokens == tokens[:, -1:]).double()
     before = torch.cat([torch.zeros_like(same[:, :1]), same[:, :-1]], 1)
     return same, before, torch.arange(1, tokens.shape[1] + 1, dtype=torch.float64)
+
+
+def check_rows(contexts: Contexts, vocab: int) -> None:
+    """`ValueError` unless each sequence has a row over the `vocab` states."""
+    if not isinstance(contexts, Contexts) or contexts.rows.shape != (len(contexts.tokens), vocab):
+        got = list(contexts.rows.shape) if isinstance(contexts, Contexts) else type(contexts).__name__
+        raise ValueError(f"expected Contexts of sequences and their rows [batch {vocab}]; got {got}")
 
 
 class Estimate(NamedTuple):
@@ -118,8 +141,13 @@ def coefficients(contexts: Contexts, floor: float = 0.01) -> dict[str, Estimate]
         c_δ    E Σ_j P_j/f_j · (1[x_{N−1} = j] − n_j/N) / N
 
     P is the true row after x_N, n_j/N the share of state j in the sequence, f_j = (1 − ε) n_j/N + ε/C.
+    Raises `ValueError` for ε outside (0, 1), and for fewer than two sequences, which give no error.
     """
     tokens, rows = contexts
+    check_rows(contexts, rows.shape[-1])
+    check_tokens(tokens, rows.shape[-1])
+    if not 0 < floor < 1:
+        raise ValueError(f"expected 0 < floor < 1, as SA has it; got {floor}")
     same, before, place = matches(tokens)
     states = one_hot(tokens, rows.shape[1]).double()
     share = states.mean(1)
@@ -139,10 +167,15 @@ def wait(a: float, b: float, c: float, level: float = 2.0) -> float:
 
         dβ/dt = a + c δ,  dδ/dt = b + c β        β(t) = ((a + b)(e^{ct} − 1) + (a − b)(1 − e^{−ct})) / 2c
 
-    a = (1 − w) c_β, b = w c_δ, c = c_βδ. Raises `ValueError` unless a and b are at least 0, not both, c > 0.
+    a = (1 − w) c_β, b = w c_δ, c = c_βδ. Raises `ValueError` unless a and b are at least 0, not both,
+    c > 0 and level > 0, all finite.
     """
-    if min(a, b) < 0 or a + b <= 0 or c <= 0:
-        raise ValueError(f"expected pushes a, b ≥ 0, not both 0, and c > 0; got {a:g}, {b:g}, {c:g}")
+    real = all(map(math.isfinite, (a, b, c, level)))
+    if not real or min(a, b) < 0 or a + b <= 0 or c <= 0 or level <= 0:
+        raise ValueError(
+            "expected finite pushes a, b ≥ 0, not both 0, c > 0 and level > 0; "
+            f"got {a:g}, {b:g}, {c:g}, {level:g}"
+        )
 
     def beta(t: float) -> float:
         return ((a + b) * math.expm1(c * t) - (a - b) * math.expm1(-c * t)) / (2 * c)
@@ -155,7 +188,9 @@ def wait(a: float, b: float, c: float, level: float = 2.0) -> float:
 
 
 def estimate(values: Float[Tensor, " batch"]) -> Estimate:
-    """Mean and standard error of one value a sequence."""
+    """Mean and standard error of one value a sequence, of at least two."""
+    if len(values) < 2:
+        raise ValueError(f"a standard error takes values of at least two sequences; got {len(values)}")
     return Estimate(values.mean().item(), (values.std() / len(values) ** 0.5).item())
 
 
@@ -179,8 +214,13 @@ def descend(
 ) -> Path:
     """Gradient descent on β and δ from where `sa` is: on all contexts, or on `batch` drawn anew a step.
 
-    All contexts and a small `lr` make it the gradient flow; a batch makes it SGD.
+    All contexts and a small `lr` make it the gradient flow; a batch makes it SGD. Raises `ValueError` for an
+    `lr`, `steps` or `batch` out of range, and when β or δ runs away.
     """
+    check_whole("steps", steps)
+    check_whole("batch", 1 if batch is None else batch)
+    if not 0 < lr < math.inf or steps < 0 or (batch is not None and batch < 1):
+        raise ValueError(f"expected a finite lr > 0, steps ≥ 0 and batch ≥ 1; got {lr}, {steps} and {batch}")
     random, tokens = generator(seed), contexts.tokens
     point = torch.tensor([float(sa.beta), float(sa.delta)], dtype=torch.float64, requires_grad=True)
     seen = []
@@ -195,7 +235,17 @@ def descend(
 
 
 def fallen(times, losses, share: float = 0.5) -> float:
-    """When a share of the whole fall of `losses`, from the first to the least, is made; linear in between."""
+    """When a share of the whole fall of `losses`, from the first to the least, is made; linear in between.
+
+    Raises `ValueError` for losses that never fall, and for a share outside (0, 1].
+    """
+    times, losses = np.asarray(times, float), np.asarray(losses, float)
+    whole = losses.ndim == 1 and times.shape == losses.shape and np.isfinite(losses).all()
+    if not whole or not len(losses) or not losses.min() < losses[0] or not 0 < share <= 1:
+        raise ValueError(
+            "expected one finite curve that falls below its first value, a time for each, and 0 < share ≤ 1; "
+            f"got {list(losses.shape)}: {losses}, times {list(times.shape)} and {share}"
+        )
     done = (losses[0] - losses) / (losses[0] - losses.min())
     after = max(1, int(np.argmax(done >= share)))
     part = (share - done[after - 1]) / (done[after] - done[after - 1])

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from iclkit.model import Transformer, TransformerConfig
-from iclkit.records.store import Record, load
+from iclkit.records.store import Record, RecordError, load
 
 
 def pack(model: Transformer) -> dict[str, np.ndarray]:
@@ -18,7 +18,8 @@ def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None
         load_model("part1_models", variant="2L", seed=0)
         load_model("phases_202", variant="K8", seed=0, step=300)     a checkpoint, where the record has them
 
-    Raises KeyError for a variant, seed or step the record does not hold, naming those it does.
+    Raises KeyError for a variant, seed or step the record does not hold, naming those it does, and
+    RecordError for weights that do not fit the record's config.
     """
     record = name if isinstance(name, Record) else load(name)
     configs = record.meta["config"] if isinstance(record.meta["config"], list) else []
@@ -31,11 +32,12 @@ def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None
     weights = {key.removeprefix(prefix): record[key] for key in record if key.startswith(prefix)}
     if not weights:
         seeds = sorted(
-            {int(key.split("/")[1]) for key in record if key.startswith(f"{variant}/") and key.count("/") > 1}
+            {key.split("/")[1] for key in record if key.startswith(f"{variant}/") and key.count("/") > 1},
+            key=lambda known: (len(known), known),
         )
-        raise KeyError(f"record {record.name!r} has no seed {seed} of {variant!r}; it has {seeds}")
+        raise KeyError(f"record {record.name!r} has no seed {seed} of {variant!r}; it has {', '.join(seeds)}")
     steps = sorted({int(name.split("/")[0]) for name in weights if name.split("/")[0].isdigit()})
-    if step not in (steps or [None]):
+    if step not in (steps or [None]) or isinstance(step, (bool, float)):
         raise KeyError(
             f"record {record.name!r} has {f'steps {steps}' if steps else 'no steps, only the final weights,'} "
             f"of {variant!r}, seed {seed}; got step={step}"
@@ -46,6 +48,12 @@ def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None
             for name, array in weights.items()
             if name.startswith(f"{step}/")
         }
-    model = Transformer(TransformerConfig(**known[variant]))
-    model.load_state_dict({key: torch.from_numpy(np.array(array)) for key, array in weights.items()})
+    try:
+        model = Transformer(TransformerConfig(**known[variant]))
+        model.load_state_dict({key: torch.from_numpy(np.array(array)) for key, array in weights.items()})
+    except (RuntimeError, TypeError) as error:
+        raise RecordError(
+            f"the weights of {variant!r} in record {record.name!r} do not fit its config {known[variant]}; "
+            f"make the record anew ({str(error).splitlines()[-1].strip()})"
+        ) from None
     return model.eval()

@@ -96,6 +96,8 @@ class Markov:
         if self.start not in STARTS:
             raise ValueError(f"start must be one of {', '.join(STARTS)}; got {self.start!r}")
         if self.weights is not None:
+            if not isinstance(self.weights, (tuple, list, np.ndarray)):
+                raise ValueError(f"weights are relative numbers, one a chain, or None; got {self.weights!r}")
             object.__setattr__(self, "weights", tuple(map(float, self.weights)))
             log_weights(self.weights, self.K or 0)
 
@@ -142,8 +144,10 @@ def sample(
 
     Each u_t makes a map from any state to the next, and all maps are made at once. Composed with their
     neighbours, then with neighbours' neighbours, they lead from the first state to every place in log₂ length
-    rounds.
+    rounds. Raises `ValueError` for a length below 1 and for numbers of chains that are not there.
     """
+    if length < 1 or (len(chain) and not 0 <= chain.min() <= chain.max() < len(chains)):
+        raise ValueError(f"expected length ≥ 1 and chains 0 … {len(chains) - 1}; got {length} and {chain}")
     u = torch.rand(len(chain), length, generator=random, dtype=torch.float64)
     first, rows = (part[chain] for part in chains.cdfs[1:])
     start, maps = pick(first, u[:, :1]), pick(rows, u[:, None, 1:].expand(-1, rows.shape[1], -1))
@@ -184,6 +188,7 @@ def chains_of(
     Raises `ValueError` for matrices that are not `[K C C]`, hold negative numbers, or whose rows do not sum
     to one.
     """
+    P = torch.as_tensor(P)
     if P.dim() != 3 or P.shape[1] != P.shape[2] or len(P) < 1 or P.shape[1] < 2:
         raise ValueError(f"expected K ≥ 1 square matrices of at least 2 states, [K C C]; got {list(P.shape)}")
     if start not in STARTS:

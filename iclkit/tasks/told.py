@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 import numpy as np
 import torch
@@ -41,7 +42,13 @@ class Told:
     until: int | None = None
 
     def __post_init__(self):
+        if not isinstance(self.task, Markov):
+            raise ValueError(f"task is a Markov, whose chains are told; got {type(self.task).__name__}")
         check_whole("width", self.width)
+        if not all(isinstance(x, Real) for x in (self.gain, self.share, self.until or 0)):
+            raise ValueError(
+                f"gain, share and until are numbers; got {self.gain!r}, {self.share!r} and {self.until!r}"
+            )
         if self.width < 1 or not 0 <= self.gain < math.inf or not 0 <= self.share <= 1:
             raise ValueError(
                 "expected width ≥ 1, a finite gain ≥ 0 and a share from 0 to 1; "
@@ -68,7 +75,14 @@ class Told:
         return directions(self.task.K, self.width, self.task.chain_seed, 4)
 
     def embed(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq width"]:
-        """The sequences as vectors, untold."""
+        """The sequences as vectors, untold. Raises `ValueError` for symbols that are no states."""
+        if tokens.is_floating_point() or (
+            tokens.numel() and not 0 <= tokens.min() <= tokens.max() < self.task.vocab
+        ):
+            raise ValueError(
+                f"states are whole numbers in 0 … {self.task.vocab - 1}; got {tokens.dtype} "
+                f"from {tokens.min().item():g} to {tokens.max().item():g}"
+            )
         return self.states.to(tokens.device)[tokens]
 
     def gain_at(self, step: int) -> float:

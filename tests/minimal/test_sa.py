@@ -133,5 +133,5 @@ def test_says_what_is_wrong():
         SA(C, floor=0)
     with pytest.raises(ValueError, match="at least two states"):
         SA(C)(torch.zeros(3, 1, dtype=torch.long))
-    with pytest.raises(ValueError, match="not both 0, and c > 0; got 0, 0, 1"):
+    with pytest.raises(ValueError, match="not both 0, c > 0 and level > 0; got 0, 0, 1"):
         wait(0, 0, 1)
