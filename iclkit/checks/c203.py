@@ -82,7 +82,7 @@ def ex2(answer):
 def ex3(answer):
     """How few edges suffice: `shares [2 ** edges]` by the subset's number → the smallest number of edges."""
     for edges in (4, 7):
-        shares = torch.rand(2**edges, generator=generator(203, 3, edges)) * 0.8
+        shares = torch.rand(2**edges, generator=generator(203, 3, edges), dtype=torch.double) * 0.8
         shares[-1], shares[0] = 1.0, 0.0
         for extra in range(edges):  # a path of cutting one edge at a time that ends at all but two
             shares[2**edges - 1 - (1 << extra)] = 0.91
