@@ -284,6 +284,8 @@ def phase(distances, apart, margin: float = 0.2, alike: float = 0.01) -> str:
             "expected distances [2, 5] and apart [2, 5, 5], as Distances(task) gives them; "
             f"got {list(distances.shape)} and {list(apart.shape)}"
         )
+    if not (margin >= 0 and alike >= 0):
+        raise ValueError(f"margin and alike are at least 0; got {margin} and {alike}")
     twins = apart[0, (2, 3), (0, 1)] < alike
     distances = distances.clone()
     distances[:, 2:4][:, twins] = torch.inf

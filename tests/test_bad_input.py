@@ -182,6 +182,7 @@ CASES = {
     "Distances(mixture, 10, positions=())": "at least one place",
     "Distances(mixture, 10, seed=0.5)": "seed must be a whole number; got 0.5",
     # when runs are in which phase
+    "phases.names(far, np.ones((2, 5, 5)), margin=nan)": "margin and alike are at least 0; got nan",
     "phases.first_time(steps, [nan] * 5)": "true or false at each look.*got float64",
     "phases.first_time(steps, [True] * 5, 1.5)": "lasting must be a whole number; got 1.5",
     "phases.first_time([0, nan, 1], [True] * 3)": "expected rising steps.*nan",
@@ -198,6 +199,7 @@ CASES = {
     "capacity.bootstrap(capacity.by_line, [4, 8], [1, 2, 3])": r"got \[2\] and \[3\]",
     "capacity.bootstrap(capacity.by_line, [4, 8], [1, 2], draws=0)": "draws ≥ 1.*got 0 of 2",
     "capacity.memory_gap(far[0], np.zeros((2, 5, 5)))": "must be apart on training chains",
+    "capacity.reached([0, 4], far[:2], np.ones((2, 2, 5, 5)))": "numbers of chains, above 0",
     "capacity.memory_gap([1], [2])": r"distances \[… 2 5\] and apart \[… 2 5 5\].*got \[1\] and \[1\]",
     # every subset of the edges
     "subsets.every_subset(small, inputs, other, lambda logits: logits.mean())": r"each of 4 subsets.*got \[\]",

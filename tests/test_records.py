@@ -175,6 +175,15 @@ def test_what_is_finished_makes_a_record_that_says_what_is_missing(recipe, tmp_p
     assert record.meta["config"] == [{"steps": 5}] and record.meta["missing"] == 2
 
 
+def test_finished_pieces_that_make_no_record_say_so(recipe, tmp_path):
+    recipe.broken = {(9, 1)}
+    with pytest.raises(MakingError):
+        make(recipe, folder=tmp_path)
+    with pytest.raises(MakingError, match="3 of 4 pieces of walks do not make a record.*without --finished"):
+        make(recipe, folder=tmp_path, finished=True)
+    assert not (tmp_path / "walks.npz").exists()
+
+
 def test_another_text_or_scale_is_made_anew(recipe, tmp_path):
     make(recipe, folder=tmp_path)
     recipe.calls = []

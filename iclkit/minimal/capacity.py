@@ -131,7 +131,7 @@ def reached(K, distances, apart, ratio: float = RATIO) -> Float[np.ndarray, "*si
     The first K at which KL(2-Mem ‖ model) > `ratio` · KL(2-Mem ‖ 2-Gen) on training chains, between two K on
     a straight line over log K; NaN where that never happens, the smallest K where it happens at once.
     """
-    share = memory_gap(distances, apart)
+    share, (K, _) = memory_gap(distances, apart), _runs(K, 0)
     return np.exp(crossing(np.log(K), -share, -ratio))
 
 

@@ -27,7 +27,8 @@ def make(
 
     Prints its cost first. `jobs` are worker processes; 1 stays in this one. `finished` does nothing new: the
     record is made of the pieces there are, and its meta say how many are `missing`.
-    Raises `MakingError` when a piece fails, after the others are done and saved.
+    Raises `MakingError` when a piece fails, after the others are done and saved, and when the pieces there
+    are do not make a record.
     """
     recipe = find(recipe) if isinstance(recipe, str) else recipe
     if scale not in ("book", "paper"):
@@ -56,7 +57,17 @@ def make(
     if missing := len(work) - len(calls):
         meta["missing"] = missing
     pieces = [Piece(*job.arguments, dict(piece)) for job, piece in zip(calls, found)]
-    return save(recipe.NAME, recipe.assemble(pieces), meta, folder)
+    try:
+        arrays = recipe.assemble(pieces)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if not missing:
+            raise
+        raise MakingError(
+            f"{len(calls)} of {len(work)} pieces of {recipe.NAME} do not make a record "
+            f"({type(error).__name__}: {error}); make the others without --finished, "
+            "or name --seeds that are done"
+        ) from error
+    return save(recipe.NAME, arrays, meta, folder)
 
 
 def piece_file(recipe: ModuleType, config: dict, seed: int) -> Path:
