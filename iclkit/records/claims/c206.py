@@ -33,12 +33,15 @@ def m8(record):
     beyond = bool(censored[high < K].all() and (high < K).any())
     identified = AROUND_TWO[0] <= least and most <= AROUND_TWO[1]
     verdict = VERDICTS[0] if identified and rises else VERDICTS[1] if rises and beyond else VERDICTS[2]
+    larger = K > K.min()
+    further, _ = by_line(K[larger], found.wait[larger])
     listed = ", ".join(f"{m:.0f} at K = {k:.0f}" for k, m in zip(known, middle))
     why = (
         f"the median wait is {listed} updates; {censored[high < K].sum()} of {(high < K).sum()} runs above "
         f"K = {high:.0f} are censored at {record['steps'][-1]}; the exponent is not identified "
         f"(best {law.gamma:.0f}, {least:.1f} to {most:.0f}: a power law and an exponential fit alike), "
-        f"because waits of one K differ between seeds as much as the medians of neighbouring K"
+        f"because waits of one K differ between seeds as much as the medians of neighbouring K; at the smallest "
+        f"K no run is clearly in 2-Gen first, and without it the line's zero is at {further:.0f}"
     )
     if identified:
         why = f"γ = {law.gamma:.1f} ({least:.1f} to {most:.1f}); the median wait is {listed} updates"
