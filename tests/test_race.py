@@ -67,6 +67,6 @@ def test_what_does_not_fit_is_refused():
         asked(STEPS, np.ones((6, 5)))
     with pytest.raises(ValueError, match="share in .*and 0"):
         asked(STEPS, np.ones((6, 2, 5)), share=0)
-    with pytest.raises(ValueError, match=r"one lean a K, \[… K\]; got \[3\] for 2 K"):
+    with pytest.raises(ValueError, match=r"one lean a K, \[… K\]; got \[3\] for K \[2\]"):
         threshold([1, 2], [1.0, 2.0, 3.0])
     assert Asked._fields == ("step", "lean")
