@@ -87,7 +87,7 @@ def smoothed(counts):
 
 @exercise(seconds=60)
 def ex4(answer):
-    """Two chains that one number φ tells apart, and two that it does not: W_enc `[9 1]` is given."""
+    """Two different transition matrices that one number φ, by W_enc `[9 1]`, cannot tell apart in the mean."""
     W_enc = torch.linspace(-1, 1, 9)[:, None]
     found = answer(W_enc)
     if not isinstance(found, (tuple, list)) or len(found) != 2:
