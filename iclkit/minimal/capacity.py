@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from iclkit.phases import crossing, first_time, median_time
+from iclkit.phases import crossing, median_time
+from iclkit.race import asked
 
-SHARE, LASTING, RATIO = 0.5, 2, 0.5
+RATIO = 0.5
 NEARER = 1 / 1.2  # the margin by which a phase is named
 FURTHEST = 100.0  # K*₂ is looked for up to this many times the largest K
 
@@ -35,9 +36,9 @@ class Waits(NamedTuple):
 def waits(steps, distances, ratio: float = NEARER) -> Waits:
     """Both times of each run of `distances` [… step 2 5], on training chains.
 
-    Generalised: the nearer of 2-Gen and 2-Mem comes within half the distance from the nearer of 1-Gen and
-    1-Mem, at two looks in a row. Memorised: the distance from 2-Mem is `ratio` times that from 2-Gen or
-    less, and stays so. Raises `ValueError` for other axes and for distances or a ratio that are not above 0.
+    Generalised: off the plateau, as `race.asked` has it, whichever of 2-Gen and 2-Mem is nearer.
+    Memorised: the distance from 2-Mem is `ratio` times that from 2-Gen or less, and stays so. Raises
+    `ValueError` for other axes and for distances or a ratio that are not above 0.
     """
     distances = np.asarray(distances, float)
     if distances.shape[-2:] != (2, 5) or not (distances[..., 0, :4] > 0).all() or not ratio > 0:
@@ -45,10 +46,9 @@ def waits(steps, distances, ratio: float = NEARER) -> Waits:
             "expected distances [… step 2 5] and a ratio, above 0; "
             f"got {list(distances.shape)}, least {distances.min(initial=np.inf):g}, and {ratio}"
         )
-    one_gen, two_gen, one_mem, two_mem = np.moveaxis(distances[..., 0, :4], -1, 0)
-    off = np.minimum(two_gen, two_mem) < SHARE * np.minimum(one_gen, one_mem)
+    two_gen, two_mem = distances[..., 0, 1], distances[..., 0, 3]
     memorised = crossing(steps, np.log(two_mem / two_gen), np.log(ratio), for_good=True)
-    return Waits(first_time(steps, off, LASTING), memorised)
+    return Waits(asked(steps, distances).step, memorised)
 
 
 def medians(K, wait) -> tuple[np.ndarray, np.ndarray]:

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from iclkit.environment import progress_bar
 from iclkit.tasks import generator
 from iclkit.tasks.base import check_whole
 from iclkit.tasks.markov import Markov
@@ -130,7 +130,7 @@ def train_heads(
     weights = [weight.requires_grad_() for stack in stacks for weight in stack.values()]
     optimiser = torch.optim.Adam(weights, lr, betas=(0.9, 0.98), fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: min(1.0, 2 - 2 * step / steps))
-    for step in tqdm(range(steps), disable=not progress, leave=False):
+    for step in progress_bar(range(steps), progress):
         batches = [task.batch(seed, step) for task in tasks]
         parts = [features(batch.inputs, task.vocab) for batch, task in zip(batches, tasks)]
         seen, now = (torch.stack(part)[:, :, first:].flatten(1, 2) for part in zip(*parts))
