@@ -4,10 +4,13 @@
 from iclkit.circuits import (
     ablation,
     attribution,
+    copying,
     edges,
     entropy,
     expansion,
     factored,
+    forbidding,
+    grafting,
     patching,
     scores,
     subsets,
@@ -15,9 +18,19 @@ from iclkit.circuits import (
 )
 from iclkit.circuits.ablation import ablate, ablate_each_head, frozen_patterns
 from iclkit.circuits.attribution import direct_logit_attribution, residual_parts
-from iclkit.circuits.edges import all_edges, edge_patcher, nodes, patch_edges, path_patch
+from iclkit.circuits.copying import (
+    impose_attention,
+    imposed_accuracy,
+    induction_strength,
+    label_attention,
+    path_ablations,
+    query_attention,
+)
+from iclkit.circuits.edges import ablate_edges, all_edges, edge_patcher, nodes, patch_edges, path_patch
 from iclkit.circuits.expansion import path_expansion, term_importance
 from iclkit.circuits.factored import FactoredMatrix
+from iclkit.circuits.forbidding import forbid_attention
+from iclkit.circuits.grafting import frozen, graft
 from iclkit.circuits.heads import label
 from iclkit.circuits.patching import activation_patch
 from iclkit.circuits.scores import (

@@ -16,13 +16,14 @@ receiver are frozen as heads are, so that the path patched is the edge itself.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from iclkit.circuits.heads import check_head, label
 from iclkit.circuits.patching import Metric, normalised, same_shape
+from iclkit.hooks import HookFn, Name
 from iclkit.model import Transformer
 
 Edge = tuple[str, str]
@@ -61,17 +62,28 @@ def edge_patcher(
 
     @torch.no_grad()
     def patched(edges: Iterable[Edge]) -> Tensor:
-        into = defaultdict(set)
-        for edge in edges:
-            if not isinstance(edge, (tuple, list)) or len(edge) != 2:
-                raise ValueError(
-                    f"edges are pairs (sender, receiver), such as [('Emb', 'Out')]; got {edge!r}"
-                )
-            for sender, receiver in _atoms(model, *edge):
-                into[receiver].add(sender)
-        return model.run_with_hooks(clean, _hooks(model, into, wrote))
+        return model.run_with_hooks(clean, _hooks(model, _by_receiver(model, edges), wrote))
 
     return patched
+
+
+def ablate_edges(
+    model: Transformer, edges: Iterable[Edge], fwd_hooks: Iterable[tuple[Name, HookFn]] = ()
+) -> Callable[[Tensor], Tensor]:
+    """A function with the model's signature, `inputs → logits`, in which these edges carry nothing.
+
+    ablate_edges(model, [("Att0", "Out"), ("Att0", "Att1.q")])     layer 0 reaches the keys and values alone
+
+    `fwd_hooks` act in the same run, such as a pattern that is imposed.
+    """
+    _check_layers(model)
+    into, fwd_hooks = _by_receiver(model, edges), list(fwd_hooks)
+
+    @torch.no_grad()
+    def ablated(inputs: Tensor) -> Tensor:
+        return model.run_with_hooks(inputs, [*fwd_hooks, *_hooks(model, into, defaultdict(float))])
+
+    return ablated
 
 
 @torch.no_grad()
@@ -97,14 +109,29 @@ def path_patch(
 def stand_ins(model: Transformer, clean: Tensor, corrupted: Tensor, how: str) -> dict[str, Tensor]:
     """What every single sender wrote in the corrupted run, or the batch's mean: `[batch seq d_model]`."""
     same_shape(clean, corrupted)
-    if not model.config.n_layers:
-        raise ValueError("this model has no layers (n_layers=0), so its only edge is Emb → Out")
+    _check_layers(model)
     if how not in HOW:
         raise ValueError(f"how must be one of {', '.join(HOW)}; got {how!r}")
     wrote = _by_sender(model, model.run_with_cache(corrupted, _output_points(model))[1])
     if how == "mean":
         wrote = {sender: x.mean(0, keepdim=True).expand_as(x) for sender, x in wrote.items()}
     return wrote
+
+
+def _check_layers(model: Transformer) -> None:
+    if not model.config.n_layers:
+        raise ValueError("this model has no layers (n_layers=0), so its only edge is Emb → Out")
+
+
+def _by_receiver(model: Transformer, edges: Iterable[Edge]) -> dict[str, set[str]]:
+    """Which single senders are meant, for each single input that receives them."""
+    into = defaultdict(set)
+    for edge in edges:
+        if not isinstance(edge, (tuple, list)) or len(edge) != 2:
+            raise ValueError(f"edges are pairs (sender, receiver), such as [('Emb', 'Out')]; got {edge!r}")
+        for sender, receiver in _atoms(model, *edge):
+            into[receiver].add(sender)
+    return into
 
 
 def _output_points(model: Transformer) -> list[tuple[str, int]]:
@@ -123,7 +150,7 @@ def _by_sender(model: Transformer, cache) -> dict[str, Tensor]:
     return wrote
 
 
-def _hooks(model: Transformer, into: dict[str, set[str]], wrote: dict[str, Tensor]) -> list[tuple]:
+def _hooks(model: Transformer, into: dict[str, set[str]], wrote: Mapping[str, Tensor | float]) -> list[tuple]:
     """Keep what each sender writes in this run, and give each receiver its own version of the stream."""
     now: dict[str, Tensor] = {}
 
