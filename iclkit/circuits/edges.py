@@ -151,7 +151,7 @@ def _by_sender(model: Transformer, cache) -> dict[str, Tensor]:
 
 
 def _hooks(model: Transformer, into: dict[str, set[str]], wrote: Mapping[str, Tensor | float]) -> list[tuple]:
-    """Keep what each sender writes in this run, and give each receiver its own version of the stream."""
+    """Keep what senders write in this run, and give each receiver of `into` its own version of the stream."""
     now: dict[str, Tensor] = {}
 
     def keep(tensor, hook):
@@ -175,11 +175,12 @@ def _hooks(model: Transformer, into: dict[str, set[str]], wrote: Mapping[str, Te
     def into_out(tensor, hook):
         return tensor + change("Out")
 
-    hooks = [(point, keep) for point in _output_points(model)]
+    hooks = [(point, keep) for point in _output_points(model) if into]
     for layer in range(model.config.n_layers):
-        hooks += [((f"{kind}_input", layer), into_heads) for kind in "qkv"]
-        hooks += [(("mlp_in", layer), into_mlp)] if model.config.d_mlp else []
-    return [*hooks, (("resid_post", model.config.n_layers - 1), into_out)]
+        if any(receiver.startswith(f"L{layer}H") for receiver in into):
+            hooks += [((f"{kind}_input", layer), into_heads) for kind in "qkv"]
+        hooks += [(("mlp_in", layer), into_mlp)] if f"MLP{layer}" in into else []
+    return hooks + [(("resid_post", model.config.n_layers - 1), into_out)] * ("Out" in into)
 
 
 def _atoms(model: Transformer, sender: str, receiver: str) -> list[Edge]:

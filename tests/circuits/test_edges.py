@@ -93,6 +93,27 @@ def test_any_set_of_edges_agrees_with_the_slow_twin(config):
 
 
 @every_config
+@torch.no_grad()
+def test_ablated_edges_carry_nothing(config):
+    model = Transformer(config)
+    nothing, edges, draw = SlowTwin(model, CLEAN), single_edges(model), random.Random(1)
+    nothing.wrote = {sender: torch.zeros_like(x) for sender, x in nothing.wrote.items()}
+    for size in (0, 1, 4, len(edges) // 2, len(edges)):
+        chosen = draw.sample(edges, size)
+        slow = SlowTwin(model, CLEAN, chosen, nothing).logits
+        torch.testing.assert_close(circuits.ablate_edges(model, chosen)(CLEAN), slow, atol=1e-5, rtol=1e-4)
+
+
+def test_ablated_edges_go_with_other_hooks_and_without_a_batch_of_their_own():
+    model = Transformer(PLAIN)
+    silent = (("result", 0), lambda result, hook: torch.zeros_like(result))
+    ablated = circuits.ablate_edges(model, [("Att0", "Out")], [silent])
+    for tokens in (CLEAN, CORRUPTED[:2, 1:]):
+        expected = circuits.ablate(model, [(0, 0), (0, 1)])(tokens)
+        torch.testing.assert_close(ablated(tokens), expected.detach(), atol=1e-5, rtol=1e-4)
+
+
+@every_config
 def test_no_edge_is_the_clean_run_and_all_edges_the_corrupted_one(config):
     model = Transformer(config)
     for edges, tokens in (
@@ -220,6 +241,10 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match=message):
             patched([edge])
+        with pytest.raises(ValueError, match=message):
+            circuits.ablate_edges(model, [edge])
+    with pytest.raises(ValueError, match="n_layers=0"):
+        circuits.ablate_edges(Transformer(dataclasses.replace(PLAIN, n_layers=0)), [])
     with pytest.raises(ValueError, match="one shape"):
         circuits.edge_patcher(model, CLEAN, CORRUPTED[:, 1:])
     with pytest.raises(ValueError, match="n_layers=0"):
