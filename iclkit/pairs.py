@@ -34,18 +34,23 @@ class PairInputs(nn.Module):
         self.W_L = nn.Parameter(drawn("pairs.W_L", seed, (n_labels, d_model)) * LABEL_SCALE)
 
     def forward(self, inputs: Float[Tensor, "batch seq feature"]) -> Float[Tensor, "batch seq d_model"]:
-        (d_features, _), (n_labels, _) = self.W_X.shape, self.W_L.shape
+        self.check(inputs)
+        labels = inputs[..., -1].long()
+        try:
+            rows = F.embedding(labels.clamp(min=0), self.W_L)
+        except IndexError:
+            top = len(self.W_L) - 1
+            raise ValueError(f"labels must lie in 0 … {top}; got {int(labels.max())}") from None
+        return torch.where((labels >= 0)[..., None], rows, inputs[..., :-1] @ self.W_X + self.b_X)
+
+    def check(self, inputs: Tensor) -> None:
+        """`ValueError` for inputs of another shape or type."""
+        d_features = len(self.W_X)
         if inputs.ndim != 3 or inputs.shape[2] != d_features + 1 or inputs.dtype != self.W_X.dtype:
             raise ValueError(
                 f"this model takes {self.W_X.dtype} [batch seq {d_features + 1}], {d_features} features and "
                 f"a label; got {inputs.dtype} of shape {tuple(inputs.shape)}"
             )
-        labels = inputs[..., -1].long()
-        try:
-            rows = F.embedding(labels.clamp(min=0), self.W_L)
-        except IndexError:
-            raise ValueError(f"labels must lie in 0 … {n_labels - 1}; got {int(labels.max())}") from None
-        return torch.where((labels >= 0)[..., None], rows, inputs[..., :-1] @ self.W_X + self.b_X)
 
 
 def drawn(name: str, seed: int, shape: tuple[int, int]) -> Tensor:
@@ -79,6 +84,24 @@ def read_pairs(model: Transformer, args: tuple) -> tuple:
 
 def keep_last(norm: nn.Module, args: tuple, resid: Tensor) -> Tensor:
     return resid[:, -1:]
+
+
+def reads_as_built(model: Transformer) -> bool:
+    """Whether the only hooks on the model are the ones that `pair_transformer` puts there."""
+    expected = {(model, read_pairs)} if isinstance(getattr(model, "pairs", None), PairInputs) else set()
+    if answers_last(model):
+        expected.add((model.ln_final, keep_last))
+    found = [
+        (m, hook)
+        for m in model.modules()
+        for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
+    ]
+    return len(found) == len(expected) and set(found) == expected
+
+
+def answers_last(model: Transformer) -> bool:
+    """Whether this model's logits are those of the last position alone."""
+    return keep_last in model.ln_final._forward_hooks.values()
 
 
 def query_loss(logits: Float[Tensor, "batch _ label"], batch: Batch) -> Tensor:

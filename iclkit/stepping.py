@@ -18,6 +18,7 @@ from iclkit.fast.graph import Replayed
 from iclkit.fast.step import Step
 from iclkit.hooks import HookFn, Name, Taps
 from iclkit.model import ACTIVATIONS, MLP, Transformer, TransformerConfig
+from iclkit.pairs import PairInputs, answers_last, pair_transformer, reads_as_built
 from iclkit.tasks import Batch
 
 PRECISIONS = ("float32", "bfloat16")
@@ -73,8 +74,9 @@ class ByHand:
     def step(self, batches: Sequence[Batch], step: int) -> Float[Tensor, " model"]:
         """Losses before update number `step`, which this call makes."""
         for model, batch in zip(self.inner.models, batches):
-            model.check(batch.inputs)
-            if self.loss is cross_entropy and not fits(batch) or len(batches) > 1 and strays(model, batch):
+            check_inputs(model, batch.inputs)
+            odd = not fits(batch) or answers_last(model)
+            if self.loss is cross_entropy and odd or len(batches) > 1 and strays(model, batch):
                 self.loss(model(batch.inputs), batch)
         try:
             return self.inner(list(batches))
@@ -109,6 +111,14 @@ class ByHand:
 def fits(batch: Batch) -> bool:
     """Whether there is a target, and a place in the mask, for every input."""
     return all(part is None or part.shape == batch.inputs.shape[:2] for part in batch[1:])
+
+
+def check_inputs(model: Transformer, inputs: Tensor) -> None:
+    """`ValueError` for inputs that the model does not take, whether tokens, vectors or exemplars and labels."""
+    if hasattr(model, "pairs"):
+        model.pairs.check(inputs)
+        inputs = inputs[..., :1].expand(*inputs.shape[:2], model.config.d_model)  # the shape of what is read
+    model.check(inputs)
 
 
 def strays(model: Transformer, batch: Batch) -> bool:
@@ -226,11 +236,12 @@ def is_plain(model: Transformer) -> bool:
     """Whether the written-out derivative is this model's: nothing it lacks, or frozen, hooked or replaced."""
     if type(model) is not Transformer or model.config.positions not in BY_HAND or model.config.smeared_keys:
         return False
-    if parts(model) != fresh(model.config):
+    pairs = getattr(model, "pairs", None)
+    if parts(model) != fresh(model.config, len(pairs.W_X) if isinstance(pairs, PairInputs) else None):
         return False
     modules, weights = list(model.modules()), list(model.parameters())
     hooked = bool(torch.nn.modules.module._has_any_global_hook())
-    hooked |= any(m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in modules)
+    hooked |= not reads_as_built(model) or any("forward" in vars(m) for m in modules)
     hooked |= any(m._backward_hooks or m._backward_pre_hooks for m in modules)
     hooked |= any(w._backward_hooks or w._post_accumulate_grad_hooks for w in weights)
     known = all(m.act is ACTIVATIONS[model.config.act] for m in modules if isinstance(m, MLP))
@@ -244,9 +255,9 @@ def parts(model: Transformer) -> tuple[dict, dict]:
 
 
 @cache
-def fresh(config: TransformerConfig) -> tuple[dict, dict]:
-    """The parts of a model as it is built."""
-    return parts(Transformer(config))
+def fresh(config: TransformerConfig, d_features: int | None) -> tuple[dict, dict]:
+    """The parts of a model as it is built; one that reads exemplars and labels, for a number of features."""
+    return parts(Transformer(config) if d_features is None else pair_transformer(config, d_features))
 
 
 def has_bfloat16(device: torch.device) -> bool:

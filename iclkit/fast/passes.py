@@ -10,6 +10,7 @@ from torch import Tensor
 
 from iclkit.fast.attention import Attention
 from iclkit.fast.flat import Flat
+from iclkit.fast.pairs import LABELS, Pairs
 from iclkit.model import TransformerConfig
 
 aten = torch.ops.aten
@@ -137,13 +138,18 @@ def per_position(d: Tensor, length: int) -> Tensor:
 
 
 class Passes:
-    """From inputs to logits and from their gradient to the gradients of all weights."""
+    """From inputs to logits and from their gradient to the gradients of all weights.
 
-    def __init__(self, flat: Flat, grads: dict[str, Tensor]):
+    With `last`, logits and their gradient are those of the last position alone.
+    """
+
+    def __init__(self, flat: Flat, grads: dict[str, Tensor], last: bool = False):
         c = self.config = flat.config
+        self.last = last
         w = self.weights = flat.views
         self.grads = grads
         inside = (w["positions.W_pos"], grads["positions.W_pos"]) if c.positions == "shortformer" else ()
+        self.pairs = Pairs(w, grads) if LABELS in w else None
         self.layers = [Layer(c, w, grads, layer, *inside) for layer in range(c.n_layers)]
         self.ln_final = Norm(w, grads, "ln_final") if c.layer_norm else NoNorm()
         self.W_U = w["W_E"].transpose(1, 2) if c.tied else w["_W_U"]
@@ -160,7 +166,10 @@ class Passes:
         """Logits `[model, tokens, d_vocab_out]` of inputs `[model, batch, seq]`, embedded `[…, d_model]`."""
         models, length = inputs.shape[0], inputs.shape[2]
         attention, rows = self.attention(length), None
-        if self.config.embedded:
+        if self.pairs:
+            resid, rows = self.pairs.forward(inputs)
+            resid = resid.view(*inputs.shape[:3], -1)
+        elif self.config.embedded:
             resid = inputs
         else:
             rows, W_E = self.rows_of(inputs), self.weights["W_E"]
@@ -172,6 +181,8 @@ class Passes:
         for layer in self.layers:
             resid, needed = layer.forward(resid, attention)
             kept.append(needed)
+        if self.last:
+            resid = resid[:, length - 1 :: length].contiguous()
         x, norm = self.ln_final.forward(resid)
         return torch.bmm(x, self.W_U), (rows, attention, kept, x, norm)
 
@@ -187,11 +198,17 @@ class Passes:
         rows, attention, layers, x, norm = kept
         self.dW_U.baddbmm_(x.transpose(1, 2), dlogits)
         d = self.ln_final.backward(torch.bmm(dlogits, self.W_U.transpose(1, 2)), norm)
+        if self.last:
+            every = d.new_zeros(d.shape[0], d.shape[1] * attention.length, d.shape[2])
+            every[:, attention.length - 1 :: attention.length] = d
+            d = every
         for layer, needed in zip(reversed(self.layers), reversed(layers)):
             d = layer.backward(d, needed, attention)
         if self.config.positions == "absolute":
             self.grads["positions.W_pos"][:, : attention.length].add_(per_position(d, attention.length))
-        if rows is not None:
+        if self.pairs:
+            self.pairs.backward(d, rows)
+        elif rows is not None:
             dW_E = self.grads["W_E"]
             table = d.new_zeros(dW_E.shape).flatten(0, 1).index_add_(0, rows, d.flatten(0, 1))
             dW_E.add_(table.view(dW_E.shape))

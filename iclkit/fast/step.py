@@ -12,6 +12,7 @@ from iclkit.fast.adamw import AdamW
 from iclkit.fast.flat import Flat
 from iclkit.fast.memory import keep_freed_memory, return_freed_memory
 from iclkit.fast.passes import Passes
+from iclkit.pairs import answers_last
 from iclkit.tasks import Batch
 
 LIGHT = 0.5e9  # FLOP of an update, about, that one thread does sooner than two
@@ -29,7 +30,7 @@ class Step:
         keep_freed_memory()
         self.flat = Flat(models[0], len(models))
         self.grads = torch.zeros_like(self.flat.rows)
-        self.passes = Passes(self.flat, self.flat.split(self.grads))
+        self.passes = Passes(self.flat, self.flat.split(self.grads), answers_last(models[0]))
         self.optimiser = AdamW(self.flat.rows, self.flat.decaying, configs, factors(self.flat, configs))
         for index, model in enumerate(models):
             views = self.flat.named(self.flat.rows, index)
@@ -79,7 +80,7 @@ class Step:
         logits, kept = self.passes.forward(inputs)
         with torch.enable_grad():
             logits.requires_grad_()
-            each = logits.unflatten(1, inputs.shape[1:3])
+            each = logits.unflatten(1, (inputs.shape[1], -1))
             losses = torch.stack([self.loss(each[i], batch) for i, batch in enumerate(batches)])
             (grad,) = torch.autograd.grad(losses.sum(), logits)
         self.passes.backward(grad, kept)
