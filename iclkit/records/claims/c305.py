@@ -1,0 +1,66 @@
+"""Claims of chapter 305: a toy of two products rises and falls like the network."""
+
+import numpy as np
+
+from iclkit.minimal.coopetition import Times, outcomes
+from iclkit.records.claims import VERDICTS, Measured, claim
+
+FALLS = "ICL rises and falls"
+SURE = 0.03  # α and μ₁ from here on act well within the long runs
+
+
+def times_of(record, what: str) -> Times:
+    """The times of a sweep, `map`, `mu2` or `dims`, seed first."""
+    return Times(*(record[f"{what}/{name}"] for name in Times._fields))
+
+
+def default(record) -> Times:
+    """The times of the default run, [seed]: α = μ₁ = 0.1."""
+    at = [int(np.abs(record[name] - 0.1).argmin()) for name in ("alpha", "mu1")]
+    return Times(*(each[:, at[0], at[1]] for each in times_of(record, "map")))
+
+
+def fates(record, alpha, mu1) -> tuple[int, int]:
+    """How many runs, with α and μ₁ in these masks, learned ICL within half of the time, and then lost it."""
+    icl, lost, _ = times_of(record, "map")
+    early = (icl <= record["long"] / 2) & alpha[:, None] & mu1
+    return int(early.sum()), int((early & np.isfinite(lost)).sum())
+
+
+def interval(k: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share of k in n, times n."""
+    middle, half = k / n + z**2 / (2 * n), z * np.sqrt(k / n * (1 - k / n) / n + z**2 / (4 * n**2))
+    return tuple(float(n * (middle + side * half) / (1 + z**2 / n)) for side in (-1, 1))
+
+
+@claim(
+    "C8",
+    finding="A toy model of two tensor products reproduces emergence and transience; μ₁ and α decide",
+    chapter="305",
+    theirs="10 of 12 seeds",
+    unit="seeds of 12 in which ICL rises and falls within 16,000 steps",
+    records=["coopetition_305"],
+)
+def c8(record):
+    """Reproduced when at least half of the seeds rise and fall, M1 is always halved before M2, no run loses
+    ICL where α or μ₁ is 0, and at least nine in ten lose it where both are SURE or more. Partly when some
+    seeds rise and fall, in that order."""
+    times, budget = default(record), int(record["steps"][-1])
+    said = outcomes(times, budget)
+    fell, seeds = int((said == FALLS).sum()), len(said)
+    lead = (times.ciwl - times.icl)[np.isfinite(times.ciwl - times.icl) & (times.icl <= budget)]
+    alpha, mu1 = record["alpha"], record["mu1"]
+    without = [fates(record, alpha == 0, mu1 >= 0), fates(record, alpha > 0, mu1 == 0)]
+    learned, lost = fates(record, alpha >= SURE, mu1 >= SURE)
+    first = bool(len(lead)) and bool((lead > 0).all())
+    decide = all(kept and not gone for kept, gone in without) and lost >= 0.9 * learned > 0
+    good = fell >= seeds / 2 and first and decide
+    verdict = VERDICTS[0] if good else VERDICTS[1] if fell and first else VERDICTS[2]
+    why = (
+        f"{fell} of {seeds} seeds rise and fall, {(said == 'stuck').sum()} are still on the plateau, "
+        f"{(said == 'ICL held').sum()} have risen too late to fall; M1 is halved before M2 in "
+        f"{(lead > 0).sum()} of {len(lead)}, by {np.median(lead) if len(lead) else np.nan:.0f} steps; "
+        f"of the runs that learn ICL, {without[0][1]} of {without[0][0]} lose it with α = 0, {without[1][1]} "
+        f"of {without[1][0]} with μ₁ = 0, and {lost} of {learned} with both at least {SURE}"
+    )
+    return Measured(float(fell), *interval(fell, seeds), seeds, verdict, why)

@@ -1,0 +1,53 @@
+"""C8 can fail: without transience, in the other order, or where α and μ₁ decide nothing."""
+
+import numpy as np
+import pytest
+
+from iclkit.records import load
+from iclkit.records.claims import every
+from iclkit.records.claims.c305 import interval
+
+
+def judged(**changes):
+    """The verdict on the shipped record with some arrays replaced by functions of themselves."""
+    arrays = {name: np.array(array) for name, array in load("coopetition_305").items()}
+    return every()["C8"].judge(arrays | {name: change(arrays[name]) for name, change in changes.items()})
+
+
+def test_the_record_bears_it_out():
+    found = judged()
+    assert found.verdict == "reproduced" and found.seeds == 12 and found.low < found.ours < found.high
+
+
+def test_icl_that_stays_is_no_transience():
+    assert judged(**{"map/lost": lambda lost: np.nan * lost}).verdict == "not reproduced"
+
+
+def test_the_order_counts():
+    early = {"map/ciwl": lambda ciwl: 0 * ciwl}
+    assert judged(**early).verdict == "not reproduced"
+
+
+def test_settings_that_decide_nothing_are_partly():
+    def gone_with_mu1_at_0(lost):
+        lost[:, :, 0] = 30_000
+        return lost
+
+    def kept_where_both_act(lost):
+        lost[:, 5:, 5:] = np.nan
+        return lost
+
+    assert judged(**{"map/lost": gone_with_mu1_at_0}).verdict == "partly"
+    assert judged(**{"map/lost": kept_where_both_act}).verdict == "partly"
+
+
+def test_nobody_learns_nothing_is_shown():
+    never = {f"map/{name}": lambda times: np.nan * times for name in ("icl", "lost", "ciwl")}
+    found = judged(**never)
+    assert found.verdict == "not reproduced" and found.ours == 0 and "0 of 0" in found.why
+
+
+def test_the_interval_of_a_share():
+    assert interval(6, 12) == pytest.approx((3.05, 8.95), abs=0.01)
+    low, high = interval(0, 12)
+    assert low == pytest.approx(0, abs=1e-9) and 2.5 < high < 3.5
