@@ -51,3 +51,33 @@ def test_the_interval_of_a_share():
     assert interval(6, 12) == pytest.approx((3.05, 8.95), abs=0.01)
     low, high = interval(0, 12)
     assert low == pytest.approx(0, abs=1e-9) and 2.5 < high < 3.5
+
+
+def network(lost=True, late=True, seeds=5):
+    """Made-up losses in nats [seed step 5]: ICL falls at step 20, CIWL at 40, ICL is lost at 60."""
+    steps = np.arange(0, 100, 2)
+    loss = np.full((seeds, len(steps), 5), np.log(2))
+    loss[:, :5] = 5.0
+    loss[:, steps >= 20, 1] = 0.1
+    loss[:, (steps >= 20) & (steps < 30), 3] = 1.1 * np.log(2)
+    loss[:, steps >= (40 if late else 10), 3] = 0.01
+    loss[:, steps >= 60, 1] = 1.0 if lost else 0.1
+    return {"steps": steps, "loss": loss}
+
+
+def beside(**changes):
+    return every()["C9"].judge(network(**changes), load("coopetition_305"))
+
+
+def test_a_network_like_the_toy_is_told_from_others():
+    found = beside()
+    assert found.verdict == "reproduced" and found.seeds == 5
+    assert "1.10 times what it was" in found.why and "in 8 of 9 seeds that learn ICL" in found.why
+    assert beside(lost=False).verdict == "not reproduced"
+    assert beside(late=False).verdict == "not reproduced"
+
+
+def test_one_network_that_differs_makes_it_partly():
+    mixed = network()
+    mixed["loss"][0, :, 1] = np.log(2)
+    assert every()["C9"].judge(mixed, load("coopetition_305")).verdict == "partly"

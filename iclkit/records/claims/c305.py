@@ -3,6 +3,7 @@
 import numpy as np
 
 from iclkit.minimal.coopetition import Times, outcomes
+from iclkit.phases import crossing
 from iclkit.records.claims import VERDICTS, Measured, claim
 
 FALLS = "ICL rises and falls"
@@ -64,3 +65,48 @@ def c8(record):
         f"of {without[1][0]} with μ₁ = 0, and {lost} of {learned} with both at least {SURE}"
     )
     return Measured(float(fell), *interval(fell, seeds), seeds, verdict, why)
+
+
+def shape(steps, icl, ciwl) -> dict[str, np.ndarray]:
+    """How two losses go, shares of ignorance [seed step]: when each is halved, and the CIWL loss's bump.
+
+    `icl` is the first time, `lost` when it is back for good, `ciwl` the time from which it stays low; NaN for
+    never. `bump` is CIWL's highest share from ICL's time on, over its share at the look before.
+    """
+    first, low = crossing(steps, icl, 0.5), crossing(steps, ciwl, 0.5, for_good=True)
+    back = crossing(steps, -icl, -0.5, for_good=True)
+    before = np.maximum(np.searchsorted(steps, np.nan_to_num(first)) - 1, 0)
+    at = np.take_along_axis(ciwl, before[:, None], 1)
+    high = np.where(np.arange(len(steps)) >= before[:, None], ciwl, 0).max(1)
+    return {"icl": first, "lost": np.where(back > first, back, np.nan), "ciwl": low, "bump": high / at[:, 0]}
+
+
+def alike(found) -> np.ndarray:
+    """In which seeds ICL is learned, then CIWL, and ICL is lost: the order of the toy model."""
+    return (found["icl"] < found["ciwl"]) & np.isfinite(found["lost"])
+
+
+@claim(
+    "C9",
+    finding="Toy and transformer side by side: ICL's loss falls first and rises again, CIWL's falls for good",
+    chapter="305",
+    theirs="figure 5, one run of each",
+    unit="share of the transformer's seeds whose two losses go in the toy model's order",
+    records=["coopetition_301", "coopetition_305"],
+)
+def c9(network, toy):
+    """Reproduced when both losses of every transformer go in the toy's order, partly when half of them do;
+    a loss is low when it is below half of ignorance: (log 2)/2 nats for one of the two labels shown."""
+    icl, ciwl = (network["loss"][..., at].astype(float) / np.log(2) for at in (1, 3))
+    found = shape(network["steps"], icl, ciwl)
+    shares = (toy[name] / toy["nothing"][:, [k]] for k, name in enumerate(("M1", "M2")))
+    model = shape(toy["steps"], *(share.astype(float) for share in shares))
+    held, learned = alike(found), np.isfinite(model["icl"])
+    why = (
+        f"ICL's loss is below half of ignorance in {np.isfinite(found['icl']).sum()} of {len(held)} "
+        f"transformers, in {np.isfinite(found['lost']).sum()} it goes back above; CIWL's comes down for good "
+        f"later in {(found['icl'] < found['ciwl']).sum()}, goes up to {np.median(found['bump']):.2f} times "
+        f"what it was when ICL came (median); the toy: the same order in {alike(model).sum()} of "
+        f"{learned.sum()} seeds that learn ICL, {np.median(model['bump'][learned]):.2f} times"
+    )
+    return Measured.over(held.astype(float), good=held, why=why)
