@@ -54,7 +54,12 @@ class Start:
         """The same start with other vectors, each (along, across): `put(a=(0, 0), b=path.end("b"))`."""
         changed = self.vectors.copy()
         for name, pair in vectors.items():
-            changed[places(name)] = np.reshape(pair, (2, -1))
+            pair, runs = np.asarray(pair, float), changed.shape[2]
+            if pair.shape not in ((2,), (2, runs)):
+                raise ValueError(
+                    f"expected {name} as (along, across), numbers or [2 {runs}]; got {list(pair.shape)}"
+                )
+            changed[places(name)] = pair.reshape(2, -1)
         return Start(changed, self.lengths, self.dims)
 
 

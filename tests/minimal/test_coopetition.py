@@ -127,6 +127,7 @@ def test_without_a_rest_of_mu1_icl_is_kept_and_with_one_it_is_lost():
         (lambda s: descend(s, alpha=np.ones((2, 3))), "of the 2 runs"),
         (lambda s: descend(s, hold="ax"), "called a, b, c, d; got 'x'"),
         (lambda s: s.put(e=(0, 0)), "called a, b, c, d; got 'e'"),
+        (lambda s: s.put(a=0.0), r"expected a as \(along, across\), numbers or \[2 2\]; got \[\]"),
         (lambda s: start([]), "at least one seed"),
         (lambda s: start([-1]), "whole numbers of at least 0"),
         (lambda s: start([0], (20, 20, 20)), "lengths of a, b, c, d"),
