@@ -14,16 +14,17 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from iclkit.environment import building, cache_folder
-from iclkit.tasks.exemplars import Given
+from iclkit.tasks.exemplars import Given, check_within
 
 URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
 SMALL = ("images_background_small1.zip", "images_background_small2.zip")
@@ -35,6 +36,7 @@ SHA256 = {
 }
 PICTURES = {"images_background.zip": 964 * 20, "images_evaluation.zip": 659 * 20}  # no checksum: untried
 Table = Float[Tensor, "class drawing feature"]
+Shaded = Bool[Tensor, "character drawing side side"] | Float[Tensor, "character drawing side side"]
 SIDE, SMALL_SIDE, ORIENTATIONS = 105, 28, 8
 
 
@@ -42,30 +44,53 @@ class OmniglotError(RuntimeError):
     """The drawings cannot be had; the message says what to do."""
 
 
-def omniglot(folder: str | Path | None = None, features: str = "principal", norm: float = 4.0) -> Given:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawings(Given):
+    """Exemplars that are drawings: their features, and the pictures `[character drawing side side]`."""
+
+    images: UInt8[Tensor, "character drawing side side"]
+
+    def picture(self, class_: int, index: int) -> Float[Tensor, "side side"]:
+        """One exemplar as a picture, 0 paper … 1 ink; `ValueError` for one that is not there."""
+        check_within(self, torch.tensor(class_), torch.tensor(index))
+        character, orientation = divmod(int(class_), ORIENTATIONS)
+        return oriented(self.images[character, int(index)] / 255, orientation)
+
+
+def omniglot(
+    folder: str | Path | None = None, features: str = "principal", norm: float = 4.0, whole: bool = False
+) -> Drawings:
     """Omniglot's characters as an exemplar source: 242 characters (in the small archives), 1,936 classes.
 
     Reads `folder`, or the one `ICLKIT_OMNIGLOT` names, or else downloads the small archives (3 MB) to
-    `ICLKIT_CACHE`. `features` is one of principal, resnet18; root mean square length `norm`.
+    `ICLKIT_CACHE`; `whole`, the two large ones instead, 1,623 characters (untried). `features` is one of
+    principal, resnet18; root mean square length `norm`.
     Raises `OmniglotError` for a wrong folder, a broken archive, no network.
     """
     if features not in FEATURES:
         raise ValueError(f"features must be one of {', '.join(FEATURES)}; got {features!r}")
-    folder = Path(folder or os.environ.get("ICLKIT_OMNIGLOT") or downloaded())
+    folder = Path(folder or os.environ.get("ICLKIT_OMNIGLOT") or downloaded(whole))
     return table(folder.resolve(), features, norm)
 
 
 @lru_cache(maxsize=2)
-def table(folder: Path, features: str, norm: float) -> Given:
+def table(folder: Path, features: str, norm: float) -> Drawings:
     with torch.device("cpu"):
-        x = FEATURES[features](drawings(folder))
-    return Given(x * (norm / x.square().sum(-1).mean().sqrt()))
+        images = drawings(folder)
+        return Drawings(
+            scaled(FEATURES[features](images), norm), (small(images) * 255).round().to(torch.uint8)
+        )
 
 
-def downloaded() -> Path:
-    """The cache's folder of the small archives, fetched when they are not there."""
-    cache = cache_folder() / "omniglot"
-    for archive in SMALL:
+def scaled(x: Table, norm: float) -> Table:
+    """Features times what makes their root mean square length `norm`."""
+    return x * (norm / x.square().sum(-1).mean().sqrt())
+
+
+def downloaded(whole: bool = False) -> Path:
+    """The cache's folder of the small archives, or of the whole ones, fetched when they are not there."""
+    cache = cache_folder() / ("omniglot_whole" if whole else "omniglot")
+    for archive in PICTURES if whole else SMALL:
         if building() and not (cache / archive).exists():
             raise OmniglotError(
                 "builds and tests download nothing; set ICLKIT_OMNIGLOT to a folder with them"
@@ -184,16 +209,29 @@ def oriented(images: Tensor, orientation: int) -> Tensor:
     return torch.rot90(images.flip(-1) if orientation >= 4 else images, orientation % 4, (-2, -1))
 
 
-def principal(images: Bool[Tensor, "character drawing side side"], d_features: int = 64) -> Table:
+def small(images: Shaded) -> Float[Tensor, "character drawing side side"]:
+    """Pictures of 28 × 28, each pixel the share of ink in its area."""
+    few = F.adaptive_avg_pool2d(images.flatten(0, 1)[:, None].float(), SMALL_SIDE)[:, 0]
+    return few.unflatten(0, images.shape[:2])
+
+
+def principal(images: Shaded, d_features: int = 64) -> Table:
     """Features `[class drawing d_features]`: 28 × 28 by area, then the first principal components of all."""
     size, count = SMALL_SIDE**2, images.shape[0] * images.shape[1] * ORIENTATIONS
-    small = F.adaptive_avg_pool2d(images.flatten(0, 1)[:, None].float(), SMALL_SIDE)[:, 0].double()
-    views = [oriented(small, orientation).flatten(1) for orientation in range(ORIENTATIONS)]
-    mean = sum(view.sum(0) for view in views) / count
-    spread = sum((view - mean).T @ (view - mean) for view in views)
+    if not 1 <= d_features <= size:
+        raise ValueError(f"pictures have {size} pixels; expected d_features of 1 … {size}, got {d_features}")
+    upright = small(images).flatten(0, 1).double()
+    mean = sum(oriented(upright, orientation).sum(0) for orientation in range(ORIENTATIONS)) / count
+    flat = (upright - mean).flatten(1)  # the mean is the same in every orientation
+    spread = (flat.T @ flat).view(4 * (SMALL_SIDE,))
+    spread = sum(
+        oriented(oriented(spread, orientation).permute(2, 3, 0, 1), orientation)
+        for orientation in range(ORIENTATIONS)
+    ).reshape(size, size)
     axes = torch.linalg.eigh(spread).eigenvectors[:, size - d_features :].flip(1)
     axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
-    return by_class([((view - mean) @ axes).float() for view in views], images.shape[:2])
+    views = (oriented(upright - mean, orientation).flatten(1) for orientation in range(ORIENTATIONS))
+    return by_class([(view @ axes).float() for view in views], images.shape[:2])
 
 
 def resnet18(images: Bool[Tensor, "character drawing side side"]) -> Table:
@@ -209,7 +247,7 @@ def resnet18(images: Bool[Tensor, "character drawing side side"]) -> Table:
         raise OmniglotError("features='resnet18' needs torchvision: pip install torchvision") from None
     try:
         net = build(weights=ResNet18_Weights.IMAGENET1K_V1).eval()
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         raise OmniglotError(f"cannot have the weights of ResNet-18 ({error}); use 'principal'") from None
     net.fc = torch.nn.Identity()
 
