@@ -268,14 +268,15 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def build_optimiser(model: Transformer, config) -> torch.optim.Optimizer:
-    """AdamW; matrices decay, vectors do not; a group for each `factor` that `rates` ask for."""
+    """AdamW; matrices decay, vectors do not; a group for each factor that `rates` and `decays` ask for."""
     trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if not trained:
         raise ValueError("this model has no weight to train; set requires_grad_(True) on some")
     groups = {}
     for name, weight in trained.items():
-        decay, factor = config.weight_decay if weight.ndim >= 2 else 0.0, config.rate_of(name)
+        decay = config.weight_decay * config.decay_of(name) if weight.ndim >= 2 else 0.0
+        factor = config.rate_of(name)
         group = {"params": [], "weight_decay": decay, "factor": factor}
-        groups.setdefault((weight.ndim < 2, factor), group)["params"].append(weight)
+        groups.setdefault((weight.ndim < 2, decay, factor), group)["params"].append(weight)
     fused = weight.device.type in ("cpu", "cuda")
     return torch.optim.AdamW(list(groups.values()), lr=config.lr, betas=config.betas, fused=fused)

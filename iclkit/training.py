@@ -23,7 +23,7 @@ from iclkit.saving import RunFolder, encoded
 from iclkit.stepping import build_stepper, cross_entropy
 from iclkit.tasks import Batch, Task
 from iclkit.tasks.base import check_whole
-from iclkit.training_config import TrainConfig
+from iclkit.training_config import PAIRED, TrainConfig
 
 
 @dataclass
@@ -247,7 +247,7 @@ def describe(run: Run, task: Task, measures, how: dict) -> str:
             "model": asdict(run.model.config),
             "first weights": round(float(sum(w.abs().sum() for w in run.model.state_dict().values())), 2),
             "task": repr(task),
-            "training": {name: value for name, value in training.items() if name != "rates" or value},
+            "training": {name: value for name, value in training.items() if name not in PAIRED or value},
             "measures": list(measures),
             "measured at": run.steps.tolist(),
         },

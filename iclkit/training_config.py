@@ -12,6 +12,7 @@ SCHEDULES = {
     "linear": lambda part: 1.0 - part,
     "cosine": lambda part: 0.5 * (1 + math.cos(math.pi * part)),
 }
+PAIRED = ("rates", "decays")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class TrainConfig:
     at `factor` times the learning rate; 0 freezes them, and factors of several patterns multiply.
 
         rates=(("blocks.0.attn.W_[QK]", 0.1),)     layer 0 learns where to look ten times slower
+
+    `decays` are such pairs too, of factors on `weight_decay`; 0 exempts what matches.
     """
 
     steps: int = 1000
@@ -34,6 +37,7 @@ class TrainConfig:
     clip: float | None = None
     seed: int = 0
     rates: tuple | list = ()
+    decays: tuple | list = ()
 
     def __post_init__(self):
         for name in ("steps", "warmup", "seed"):
@@ -52,13 +56,14 @@ class TrainConfig:
             raise ValueError(f"betas must be two numbers in [0, 1), as (0.9, 0.98); got {self.betas!r}")
         if self.schedule not in list(SCHEDULES):
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {self.schedule!r}")
-        listed = self.rates if isinstance(self.rates, (tuple, list)) else [None]
-        if not all(is_rate(rate) for rate in listed):
-            raise ValueError(
-                "rates are pairs of a pattern of names and a finite factor of at least 0, as in "
-                f'(("blocks.0.attn.*", 0.1),); got {self.rates!r}'
-            )
-        object.__setattr__(self, "rates", tuple(map(tuple, listed)))
+        for name in PAIRED:
+            listed = pairs if isinstance(pairs := getattr(self, name), (tuple, list)) else [None]
+            if not all(is_rate(rate) for rate in listed):
+                raise ValueError(
+                    f"{name} are pairs of a pattern of names and a finite factor of at least 0, as in "
+                    f'(("blocks.0.attn.*", 0.1),); got {pairs!r}'
+                )
+            object.__setattr__(self, name, tuple(map(tuple, listed)))
 
     def lr_at(self, step: int) -> float:
         """The learning rate of update number `step`, counted from 0."""
@@ -69,14 +74,20 @@ class TrainConfig:
         """The factor on the learning rate of the weights of this name."""
         return math.prod(factor for pattern, factor in self.rates if fnmatchcase(name, pattern))
 
+    def decay_of(self, name: str) -> float:
+        """The factor on the weight decay of the matrix of this name, beside that of its rate."""
+        return math.prod(factor for pattern, factor in self.decays if fnmatchcase(name, pattern))
+
     def check_rates(self, names: Iterable[str]) -> None:
-        """`ValueError` for a pattern in `rates` that matches none of a model's weights."""
+        """`ValueError` for a pattern in `rates` or `decays` that matches none of a model's weights."""
         names = list(names)
-        for pattern, _ in self.rates:
-            if not any(fnmatchcase(name, pattern) for name in names):
-                raise ValueError(
-                    f"rates: {pattern!r} matches no weight of this model; its weights are {', '.join(names)}"
-                )
+        for field in PAIRED:
+            for pattern, _ in getattr(self, field):
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    raise ValueError(
+                        f"{field}: {pattern!r} matches no weight of this model; its weights are "
+                        f"{', '.join(names)}"
+                    )
 
 
 def is_rate(rate) -> bool:

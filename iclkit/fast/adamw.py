@@ -8,15 +8,23 @@ from torch import Tensor
 class AdamW:
     """m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   w ← w (1 − η λ) − η m̂ / (√v̂ + 1e-8), a row a model.
 
-    Only the first `decaying` numbers of a row decay. `factors`, one for each number, multiply η. Source:
+    Only the first `decaying` numbers of a row decay. `factors`, one for each number, multiply η; `shrink`, one
+    for each that decays, multiplies λ. Source:
     Loshchilov & Hutter 2019 (https://arxiv.org/abs/1711.05101); `torch.optim.AdamW`'s numbers.
     """
 
     def __init__(
-        self, rows: Float[Tensor, "model size"], decaying: int, configs: list, factors: Tensor | None = None
+        self,
+        rows: Float[Tensor, "model size"],
+        decaying: int,
+        configs: list,
+        factors: Tensor | None = None,
+        shrink: Tensor | None = None,
     ):
         self.rows, self.decaying, self.configs, self.steps = rows, decaying, configs, 0
-        self.factors = factors
+        self.factors, self.shrink = factors, shrink
+        if factors is not None:
+            self.shrink = factors[:, :decaying] * (1 if shrink is None else shrink)
         self.clock = torch.zeros(1, dtype=torch.int64, device=rows.device)
         self.m, self.v, self.work = (torch.zeros_like(rows) for _ in range(3))
         column = lambda values: torch.tensor(values, dtype=torch.float64, device=rows.device)[:, None]  # noqa: E731
@@ -24,7 +32,7 @@ class AdamW:
         self.decay = column([float(c.weight_decay) for c in configs])
         self.clip = column([float("inf") if c.clip is None else float(c.clip) for c in configs])
         self.clips = any(c.clip is not None for c in configs)
-        self.alone = len(configs) == 1 and not rows.is_cuda and factors is None
+        self.alone = len(configs) == 1 and not rows.is_cuda and self.shrink is None
         self.table = self.rates(range(configs[0].steps)) if rows.is_cuda else None
 
     def rates(self, steps) -> Float[Tensor, "step model"]:
@@ -56,11 +64,10 @@ class AdamW:
         self.v.mul_(cast(self.beta2)).addcmul_(self.work, cast(1 - self.beta2))
         torch.div(self.v, cast(1 - self.beta2**self.clock), out=self.work).sqrt_().add_(1e-8)
         torch.div(self.m, self.work, out=self.work)
-        if self.factors is None:
-            self.rows[:, : self.decaying].mul_(cast(1 - lr * self.decay))
-        else:
+        if self.factors is not None:
             self.work.mul_(self.factors)
-            self.rows[:, : self.decaying].mul_(1 - cast(lr * self.decay) * self.factors[:, : self.decaying])
+        less = cast(1 - lr * self.decay) if self.shrink is None else 1 - cast(lr * self.decay) * self.shrink
+        self.rows[:, : self.decaying].mul_(less)
         self.rows.addcmul_(self.work, cast(-lr / (1 - self.beta1**self.clock)))
 
     def update_one(self, grads: Tensor) -> None:

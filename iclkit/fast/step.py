@@ -31,7 +31,10 @@ class Step:
         self.flat = Flat(models[0], len(models))
         self.grads = torch.zeros_like(self.flat.rows)
         self.passes = Passes(self.flat, self.flat.split(self.grads), answers_last(models[0]))
-        self.optimiser = AdamW(self.flat.rows, self.flat.decaying, configs, factors(self.flat, configs))
+        decaying = self.flat.decaying
+        rates, decays = (factors(self.flat, configs, which) for which in ("rate", "decay"))
+        shrink = None if decays is None else decays[:, :decaying]
+        self.optimiser = AdamW(self.flat.rows, decaying, configs, rates, shrink)
         for index, model in enumerate(models):
             views = self.flat.named(self.flat.rows, index)
             for name, weight in model.named_parameters():
@@ -106,14 +109,14 @@ class Step:
         return losses
 
 
-def factors(flat: Flat, configs: list) -> Float[Tensor, "model size"] | None:
-    """What multiplies the learning rate of each weight; None where no config sets `rates`."""
-    if not any(config.rates for config in configs):
+def factors(flat: Flat, configs: list, which: str) -> Float[Tensor, "model size"] | None:
+    """What multiplies the `rate` or `decay` of each weight; None where no config says so."""
+    if not any(getattr(config, f"{which}s") for config in configs):
         return None
     rows = torch.ones_like(flat.rows)
     for index, config in enumerate(configs):
         for name, view in flat.named(rows, index).items():
-            view.mul_(config.rate_of(name))
+            view.mul_(getattr(config, f"{which}_of")(name))
     return rows
 
 
