@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from iclkit.model import Transformer, TransformerConfig
+from iclkit.pairs import pair_transformer
 from iclkit.records.store import Record, RecordError, load
 
 
@@ -49,7 +50,7 @@ def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None
             if name.startswith(f"{step}/")
         }
     try:
-        model = Transformer(TransformerConfig(**known[variant]))
+        model = build(known[variant])
         model.load_state_dict({key: torch.from_numpy(np.array(array)) for key, array in weights.items()})
     except (RuntimeError, TypeError) as error:
         raise RecordError(
@@ -57,3 +58,11 @@ def load_model(name: str | Record, variant: str, seed: int = 0, step: int | None
             f"make the record anew ({str(error).splitlines()[-1].strip()})"
         ) from None
     return model.eval()
+
+
+def build(config: dict) -> Transformer:
+    """A new model of this config; with `d_features`, one that reads exemplars and labels and answers last."""
+    shape = dict(config)
+    d_features = shape.pop("d_features", None)
+    shape = TransformerConfig(**shape)
+    return Transformer(shape) if d_features is None else pair_transformer(shape, d_features, query_only=True)
