@@ -3,7 +3,7 @@
 import numpy as np
 
 from iclkit import phases, race
-from iclkit.predictors import UNDECIDED
+from iclkit.predictors import PHASES, UNDECIDED
 from iclkit.records.claims import Measured, claim
 
 FEW, MOST = 4, 64  # chains: up to FEW a network memorises at once, from MOST on it generalises first
@@ -16,9 +16,10 @@ LEAST = 0.005  # nats by which a loss must rise again to have turned
     chapter="202",
     theirs="K*1 ≈ 94, K*2 ≈ 7,000 (C = 10, width 64)",
     unit="K*1: 2-Gen and 2-Mem equally near when a run leaves the plateau",
-    records=["phases_202"],
+    records=["phases_202", "phases_paper"],
 )
-def m2(record):
+def m2(record, paper):
+    """The verdict rests on the map alone; the reason also says where the runs at their size end."""
     K, steps = record["K"], record["steps"]
     names = phases.names(record["distances"], record["apart"])  # [K seed step]
     few, most = names[K <= FEW], names[K >= MOST]
@@ -34,9 +35,20 @@ def m2(record):
         f"named in {(names == '1-Mem').sum()} of {names.size} looks, early and at small K, and "
         f"for two looks in a row in {first.sum()} of {len(first)} seeds; "
         f"{(names == UNDECIDED).mean():.0%} of the looks are undecided; K*1 is smaller than theirs with our "
-        "smaller task and network"
+        f"smaller task and network; {at_their_size(paper)}"
     )
     return Measured.over(threshold, memorise & generalise & first & np.isfinite(threshold), why)
+
+
+def at_their_size(record) -> str:
+    """Which K end in which phase at the size of the paper, and how many K of the recipe are missing."""
+    ends = phases.names(record["distances"], record["apart"])[:, 0, -1]  # of the one seed
+    K = {name: ", ".join(map(str, record["K"][ends == name])) for name in (*PHASES, UNDECIDED)}
+    told = "; ".join(f"{name} for K = {many}" for name, many in K.items() if many)
+    return (
+        f"at their size, one seed, after {record['steps'][-1]:.0f} updates: {told} "
+        f"({record.meta.get('missing', 0)} of the recipe's K not run)"
+    )
 
 
 @claim(
