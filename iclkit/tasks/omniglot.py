@@ -209,7 +209,7 @@ def oriented(images: Tensor, orientation: int) -> Tensor:
     return torch.rot90(images.flip(-1) if orientation >= 4 else images, orientation % 4, (-2, -1))
 
 
-def small(images: Shaded) -> Float[Tensor, "character drawing side side"]:
+def small(images: Shaded) -> Float[Tensor, "character drawing 28 28"]:
     """Pictures of 28 × 28, each pixel the share of ink in its area."""
     few = F.adaptive_avg_pool2d(images.flatten(0, 1)[:, None].float(), SMALL_SIDE)[:, 0]
     return few.unflatten(0, images.shape[:2])

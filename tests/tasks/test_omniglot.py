@@ -105,6 +105,36 @@ def test_principal_components_keep_distances_and_are_ordered(folder):
     assert (energy[1:] <= energy[:-1] * (1 + 1e-4)).all() and x.flatten(0, 1).mean(0).abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("d_features", [0, 785])
+def test_more_components_than_pixels_are_refused(folder, d_features):
+    with pytest.raises(ValueError, match=f"expected d_features of 1 … 784, got {d_features}"):
+        principal(drawings(folder), d_features)
+
+
+def test_the_components_are_those_of_all_pictures_in_all_orientations(folder):
+    """Slow twin: every picture turned, then one singular value decomposition."""
+    images = drawings(folder)
+    few = module.small(images).flatten(0, 1)
+    views = torch.stack([oriented(few, orientation).flatten(1) for orientation in range(8)], 1).double()
+    centred = views - views.mean((0, 1))
+    _, values, axes = torch.linalg.svd(centred.flatten(0, 1), full_matrices=False)
+    d = max(d for d in range(2, 13) if values[d - 1] > 1.01 * values[d])  # equal ones are not to be parted
+    x = principal(images, d_features=d)
+    energy = x.flatten(0, 1).double().square().sum(0)
+    assert torch.allclose(energy, values[:d].square(), rtol=1e-4)
+    wanted = (centred @ axes[:d].T).flatten(0, 1)
+    got = x.view(6, 8, 3, d).transpose(1, 2).flatten(0, 2).double()
+    assert torch.allclose(torch.cdist(got, got), torch.cdist(wanted, wanted), atol=1e-3)
+
+
+def test_pictures_are_the_drawings_made_small_in_the_order_of_the_classes(folder):
+    source, images = omniglot(folder), drawings(folder)
+    for class_, index in ((0, 0), (13, 2), (47, 1)):
+        upright = images[class_ // 8, index].float()
+        wanted = torch.nn.functional.adaptive_avg_pool2d(oriented(upright, class_ % 8)[None], 28)[0]
+        assert torch.allclose(source.picture(class_, index), wanted, atol=0.5 / 255 + 1e-6)
+
+
 def test_a_folder_named_by_the_environment_is_the_source(folder, monkeypatch):
     monkeypatch.setenv("ICLKIT_OMNIGLOT", str(folder))
     source = omniglot()
@@ -159,6 +189,15 @@ def test_archives_are_downloaded_once_and_checked(server, tmp_path, monkeypatch)
     assert first.n_classes == 32 and repr(omniglot()) == repr(first)
     assert asked == {f"/{name}": 1 for name in module.SMALL}
     assert {path.name for path in (tmp_path / "cache/omniglot").iterdir()} == set(module.SMALL)
+
+
+def test_the_whole_archives_are_fetched_on_request_and_kept_apart(server, tmp_path, monkeypatch):
+    served, _, asked = server
+    for number, name in enumerate(module.PICTURES):
+        archive(served / name, tree(10 * number, 3))
+        monkeypatch.setitem(module.PICTURES, name, 9)
+    assert omniglot(whole=True).n_classes == 48 and not (tmp_path / "cache/omniglot").exists()
+    assert asked == {f"/{name}": 1 for name in module.PICTURES}
 
 
 def test_a_damaged_copy_is_fetched_anew(server, tmp_path, monkeypatch):
