@@ -62,7 +62,8 @@ def network(lost=True, late=True, seeds=5):
     loss[:, (steps >= 20) & (steps < 30), 3] = 1.1 * np.log(2)
     loss[:, steps >= (40 if late else 10), 3] = 0.01
     loss[:, steps >= 60, 1] = 1.0 if lost else 0.1
-    return {"steps": steps, "loss": loss}
+    accuracy = np.where(steps >= 20, 0.95, 0.5)[:, None] * np.ones_like(loss)
+    return {"steps": steps, "loss": loss, "accuracy": accuracy}
 
 
 def beside(**changes):
@@ -79,5 +80,5 @@ def test_a_network_like_the_toy_is_told_from_others():
 
 def test_one_network_that_differs_makes_it_partly():
     mixed = network()
-    mixed["loss"][0, :, 1] = np.log(2)
+    mixed["loss"][0, :, 1], mixed["accuracy"][0] = np.log(2), 0.5
     assert every()["C9"].judge(mixed, load("coopetition_305")).verdict == "partly"

@@ -8,6 +8,7 @@ from iclkit.records.claims import VERDICTS, Measured, claim
 
 FALLS = "ICL rises and falls"
 SURE = 0.03  # α and μ₁ from here on act well within the long runs
+ONSET = 0.6  # accuracy between two labels at which ICL has started
 
 
 def times_of(record, what: str) -> Times:
@@ -70,15 +71,33 @@ def c8(record):
 def shape(steps, icl, ciwl) -> dict[str, np.ndarray]:
     """How two losses go, shares of ignorance [seed step]: when each is halved, and the CIWL loss's bump.
 
-    `icl` is the first time, `lost` when it is back for good, `ciwl` the time from which it stays low; NaN for
-    never. `bump` is CIWL's highest share from ICL's time on, over its share at the look before.
+    `icl` is the first time; `lost` when it is back for good, at least for the last tenth of the run; `ciwl`
+    the time from which it stays low; NaN for never. `bump` is CIWL's highest share from the look before ICL's
+    time on, over its share at that look.
     """
     first, low = crossing(steps, icl, 0.5), crossing(steps, ciwl, 0.5, for_good=True)
     back = crossing(steps, -icl, -0.5, for_good=True)
     before = np.maximum(np.searchsorted(steps, np.nan_to_num(first)) - 1, 0)
     at = np.take_along_axis(ciwl, before[:, None], 1)
     high = np.where(np.arange(len(steps)) >= before[:, None], ciwl, 0).max(1)
-    return {"icl": first, "lost": np.where(back > first, back, np.nan), "ciwl": low, "bump": high / at[:, 0]}
+    return {
+        "icl": first,
+        "lost": np.where((back > first) & (back <= 0.9 * steps[-1]), back, np.nan),
+        "ciwl": low,
+        "bump": high / at[:, 0],
+    }
+
+
+def from_onset(network) -> tuple[np.ndarray, np.ndarray]:
+    """The losses on ICL and CIWL [seed step] over their values when ICL starts.
+
+    That is the look before the accuracy on ICL, among the labels shown, is first ONSET; the toy's plateau.
+    """
+    started = network["accuracy"][..., 1] >= ONSET
+    at = np.where(started.any(1), np.maximum(started.argmax(1) - 1, 0), -1)
+    loss = network["loss"][..., [1, 3]].astype(float)
+    shares = loss / loss[np.arange(len(loss)), at][:, None]
+    return shares[..., 0], shares[..., 1]
 
 
 def alike(found) -> np.ndarray:
@@ -96,17 +115,17 @@ def alike(found) -> np.ndarray:
 )
 def c9(network, toy):
     """Reproduced when both losses of every transformer go in the toy's order, partly when half of them do;
-    a loss is low when it is below half of ignorance: (log 2)/2 nats for one of the two labels shown."""
-    icl, ciwl = (network["loss"][..., at].astype(float) / np.log(2) for at in (1, 3))
-    found = shape(network["steps"], icl, ciwl)
+    a loss is low when it is below half of what it was when ICL started, or half of the toy's ignorance."""
+    found = shape(network["steps"], *from_onset(network))
     shares = (toy[name] / toy["nothing"][:, [k]] for k, name in enumerate(("M1", "M2")))
     model = shape(toy["steps"], *(share.astype(float) for share in shares))
-    held, learned = alike(found), np.isfinite(model["icl"])
+    held, learned, bumps = alike(found), np.isfinite(model["icl"]), (found["bump"], model["bump"])
+    fallen, lost, later = np.isfinite(found["icl"]), np.isfinite(found["lost"]), found["icl"] < found["ciwl"]
     why = (
-        f"ICL's loss is below half of ignorance in {np.isfinite(found['icl']).sum()} of {len(held)} "
-        f"transformers, in {np.isfinite(found['lost']).sum()} it goes back above; CIWL's comes down for good "
-        f"later in {(found['icl'] < found['ciwl']).sum()}, goes up to {np.median(found['bump']):.2f} times "
-        f"what it was when ICL came (median); the toy: the same order in {alike(model).sum()} of "
-        f"{learned.sum()} seeds that learn ICL, {np.median(model['bump'][learned]):.2f} times"
+        f"ICL's loss is halved from its start in {fallen.sum()} of {len(held)} transformers, and above half "
+        f"again for good in {lost.sum()}; CIWL's is halved for good later in {later.sum()}, and on the way "
+        f"goes up to {np.median(bumps[0]):.2f} times what it was (median); the toy goes in this order in "
+        f"{alike(model).sum()} of {learned.sum()} seeds that learn ICL, up to "
+        f"{np.median(bumps[1][learned]):.2f} times"
     )
     return Measured.over(held.astype(float), good=held, why=why)
