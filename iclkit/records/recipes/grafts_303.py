@@ -6,8 +6,8 @@
 The first 4,000 updates are trained again (a run repeats bit for bit); later weights are `coopetition_301`'s.
 No graft is trained. `stages` [stage]. `accuracy` [seed first second 4] on Train, ICL, Flip, CIWL, and
 `induction` [seed first second head] of layer 1 on Flip: NaN where a > b. `parts` [seed 2 2 2 4]: embeddings,
-layer 0 and the rest, each of 3,000 (0) or of 24,000 (1) updates. `paths` [seed shipped path 4]: whole models of
-the updates in `shipped`, with one of `PATHS` after another removed.
+layer 0 and the rest, each of 3,000 (0) or of 24,000 (1) updates. `paths` [seed shipped path 4]: models of
+the updates in `shipped`, one of `PATHS` after another removed.
 """
 
 import numpy as np
