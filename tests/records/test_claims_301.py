@@ -1,4 +1,4 @@
-"""C1 and C2 can fail: evaluators built wrongly are noticed, and so is a course that is not a rise and fade."""
+"""C1 and C2 can fail: evaluators built wrongly are noticed, and so is a course without rise or fade."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -139,8 +139,8 @@ def c2(record):
     why = (
         f"Flip peaks at updates {spread(found.flip_at, 0)} and ends at {spread(flip)}: above {HIGH} in "
         f"{rises.sum()}, then below {LOW} in {fades.sum()} of {len(flip)} seeds; ICL peaks at "
-        f"{spread(found.icl)} and ends at {spread(icl)}; CIWL ends at {spread(ciwl)}, above ICL for good from "
-        f"updates {spread(found.crossing, 0)} on, after the peak of Flip in {over.sum()}; IWL is never above "
-        f"{found.iwl.max():.4f}"
+        f"{spread(found.icl)} and ends at {spread(icl)}; CIWL ends at {spread(ciwl)}, above ICL for good "
+        f"from updates {spread(found.crossing, 0)} on, after the peak of Flip in {over.sum()}; IWL is never "
+        f"above {found.iwl.max():.4f}"
     )
     return Measured.over(found.flip, rises & fades & over & alone, why)
