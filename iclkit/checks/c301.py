@@ -28,8 +28,8 @@ def ex1(answer):
 
 
 def accuracies(i: float, c: float, p: float) -> tuple[float, float, float]:
-    """Flip, ICL and CIWL of who can use the context with chance i, the weights with c, and follows the context
-    with p where both would do."""
+    """Flip, ICL and CIWL of who can use the context with chance i, its weights with c, and where both would
+    do, follows the context with p."""
     return i * (1 - c) + i * c * p + (1 - i) * (1 - c) / 2, (1 + i) / 2, (1 + c) / 2
 
 
