@@ -80,8 +80,8 @@ def c4(record, one, two):
         f"after {one['steps'][-1]:,} updates one layer has CIWL {learned.min():.2f} to {learned.max():.2f} "
         f"where two have {alike.min():.2f} to {alike.max():.2f}, and ICL of one layer is never above "
         f"{icl.max():.2f} (the rule: at most {HARDLY} below their median, below {CHANCE}): "
-        f"{(enough & never).sum()} of {len(never)} seeds; the change without layer 0's direct output is within "
-        f"{HARDLY} in {slight.sum()} of {len(slight)} seeds"
+        f"{(enough & never).sum()} of {len(never)} seeds; the change without layer 0's direct output is "
+        f"within {HARDLY} in {slight.sum()} of {len(slight)} seeds"
     )
     return Measured(
         float(np.median(change)), float(change.min()), float(change.max()), len(change), verdict, why
