@@ -22,7 +22,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.parallel import get_active_backend
 
 from iclkit.environment import cache_folder, progress_bar
-from iclkit.records.pieces import LIVES, Job, Outcome, as_json, attempt, key, read, starts
+from iclkit.records.pieces import LIVES, Job, Outcome, as_json, attempt, key, read, starts, untidy
 from iclkit.records.store import Record, versions
 
 FORMAT = 1
@@ -108,7 +108,7 @@ def complete(
     if jobs is not None and not (isinstance(jobs, int) and jobs >= 1):
         raise ValueError(f"jobs is a number of workers, at least 1, or None for all there are; got {jobs!r}")
     known = {job.file: job for job in work}
-    left = {file: job for file, job in known.items() if not read(file)}
+    left = {file: job for file, job in known.items() if not read(file) or untidy(file)}
     done = len(known) - len(left)
     bar = progress_bar(ends(run, left, jobs), progress, initial=done, total=len(known), desc=what)
     ended = {outcome.file: outcome for outcome in bar}

@@ -115,6 +115,21 @@ def test_kill_9_during_a_sweep_then_resume_gives_equal_records(tmp_path):
     assert {path.suffix for path in folder.iterdir()} == {".npz"}
 
 
+def test_what_a_worker_left_that_died_after_saving_is_tidied(tmp_path):
+    points = grid(TrainConfig(steps=20), seed=range(2))
+    first = sweep(slowly_trained, points, folder=tmp_path / "here", jobs=1)
+    file, other = sorted((tmp_path / "here").glob("*.npz"))
+    file.with_suffix("").mkdir()
+    file.with_suffix(".started").write_text("killed 1")
+    file.with_suffix(".lock").touch(), other.with_suffix(".lock").touch()
+    times = {path: path.stat().st_mtime_ns for path in (file, other)}
+    again = sweep(slowly_trained, points, folder=tmp_path / "here", jobs=1)
+    for a, b in zip(first, again):
+        np.testing.assert_array_equal(a["losses"], b["losses"])
+    assert set((tmp_path / "here").iterdir()) == {file, other}
+    assert times == {path: path.stat().st_mtime_ns for path in (file, other)}
+
+
 def test_making_a_record_with_two_workers_gives_the_same(tmp_path, monkeypatch):
     def unit(config, seed):
         return {"end": np.random.default_rng(seed).normal(size=config["steps"]).sum()}

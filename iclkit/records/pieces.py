@@ -100,6 +100,11 @@ def tidy(file: Path) -> None:
             left.unlink()
 
 
+def untidy(file: Path) -> bool:
+    """Whether who made this piece is still at it, or died between saving it and tidying up."""
+    return any(file.with_suffix(beside).exists() for beside in (".started", ".lock"))
+
+
 def read(file: Path) -> tuple[dict[str, np.ndarray], dict] | None:
     """Arrays and description of a finished piece; None when missing or damaged: it is made again."""
     try:
