@@ -67,9 +67,7 @@ def pair_transformer(
     what was read. With `query_only`, logits are those of the last position, `[batch 1 d_vocab_out]`: with
     many labels most of the time goes into them. Train that with `query_loss`.
     """
-    check_whole("d_features", d_features)
-    if d_features < 1:
-        raise ValueError(f"d_features must be at least 1; got {d_features}")
+    check_whole("d_features", d_features, 1)
     model = Transformer(replace(config, embedded=True), seed)
     model.pairs = PairInputs(d_features, config.d_vocab, config.d_model, seed)
     model.register_forward_pre_hook(read_pairs)

@@ -15,3 +15,16 @@ def missing(what: str, why: str) -> None:
     if what in os.environ.get("ICLKIT_REQUIRE", "").split(","):
         pytest.fail(f"{what} is required here (ICLKIT_REQUIRE) but {why}")
     pytest.skip(why)
+
+
+@pytest.fixture
+def house_style():
+    """Figures in the book's style; afterwards none is open and Matplotlib's settings are as before."""
+    import matplotlib.pyplot as plt
+
+    from iclkit import figures
+
+    with plt.rc_context():
+        figures.use_style()
+        yield
+    plt.close("all")

@@ -10,13 +10,7 @@ import torch
 
 from iclkit import figures
 
-
-@pytest.fixture(autouse=True)
-def fresh():
-    with plt.rc_context():
-        figures.use_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("house_style")
 
 
 def test_attention_shows_the_pattern_with_tokens():

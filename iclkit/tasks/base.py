@@ -25,10 +25,12 @@ class Task(Protocol):
     def batch(self, seed: int, step: int) -> Batch: ...
 
 
-def check_whole(name: str, value) -> None:
-    """`ValueError` unless `value` is a whole number."""
+def check_whole(name: str, value, least: int | None = None) -> None:
+    """`ValueError` unless `value` is a whole number, of at least `least` where that is given."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise ValueError(f"{name} must be a whole number; got {value!r}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least}; got {value}")
 
 
 def generator(*numbers: int) -> torch.Generator:

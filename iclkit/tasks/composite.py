@@ -34,13 +34,11 @@ class Composite:
     def __post_init__(self):
         if not isinstance(self.base, Exemplars):
             raise ValueError(f"expected a source of exemplars, such as Strokes(); got {self.base!r}")
-        for name in ("n_classes", "seed"):
-            check_whole(name, getattr(self, name))
+        check_whole("n_classes", self.n_classes)
+        check_whole("seed", self.seed, 0)
         n = self.base.n_classes
         if not 1 <= self.n_classes <= n**2:
             raise ValueError(f"{n} classes make 1 … {n**2} pairs; got n_classes={self.n_classes}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0; got {self.seed}")
 
     @property
     def n_exemplars(self) -> int:

@@ -39,7 +39,8 @@ class ImageLike:
     with centre and noise standard normal in `rank` dimensions and R a fixed random matrix. `scale` makes the
     root mean square length `norm`, in the mean over all z (closed form: √(‖R‖²/2)). Without `centred`, all
     classes share a large common direction, as ResNet features do; with it, the mean over z is taken away.
-    The same on every device. The default is the setting in which in-context learning rises and fades.
+    The same on every device. With the default, in-context learning rose and faded in a first trial of one seed;
+    seeds differ in whether it rises at all, most with narrow heads.
     """
 
     n_classes: int = 6400
@@ -53,9 +54,7 @@ class ImageLike:
 
     def __post_init__(self):
         for name in ("n_classes", "n_exemplars", "d_features", "rank", "seed"):
-            check_whole(name, value := getattr(self, name))
-            if value < (least := int(name != "seed")):
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+            check_whole(name, getattr(self, name), int(name != "seed"))
         real = all(isinstance(x, (int, float)) and isfinite(x) for x in (self.spread, self.norm))
         if not (real and self.spread >= 0 and self.norm > 0):
             raise ValueError(f"expected spread ≥ 0 and norm > 0; got {self.spread!r} and {self.norm!r}")

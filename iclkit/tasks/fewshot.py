@@ -81,9 +81,7 @@ class FewShot:
         if self.mix not in list(MIXES):
             raise ValueError(f"mix must be one of {', '.join(MIXES)}; got {self.mix!r}")
         for name in ("pairs", "burst", "batch_size"):
-            check_whole(name, value := getattr(self, name))
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
+            check_whole(name, getattr(self, name), 1)
         if self.burst > self.pairs:
             raise ValueError(f"a burst of {self.burst} needs as many pairs; got pairs={self.pairs}")
         if not all(isinstance(value, (int, float)) for value in (self.bursty, self.zipf)):

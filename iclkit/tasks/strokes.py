@@ -53,9 +53,7 @@ class Strokes:
 
     def __post_init__(self):
         for name in ("characters", "n_exemplars", "d_features", "seed"):
-            check_whole(name, value := getattr(self, name))
-            if value < (least := int(name != "seed")):
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+            check_whole(name, getattr(self, name), int(name != "seed"))
         if self.d_features > SMALL_SIDE**2:
             raise ValueError(f"pictures have {SMALL_SIDE**2} pixels; got d_features={self.d_features}")
         real = all(isinstance(x, (int, float)) and isfinite(x) for x in (self.wobble, self.norm))

@@ -3,7 +3,6 @@
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -13,14 +12,7 @@ from iclkit.tasks import Composite, FewShot, Given, ImageLike, Strokes, evaluato
 from iclkit.tasks.omniglot import Drawings
 
 SOURCE = Strokes(characters=5, n_exemplars=3, d_features=10)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    with plt.rc_context():
-        figures.use_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("house_style")
 
 
 def words(cell):
