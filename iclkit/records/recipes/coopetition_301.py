@@ -1,4 +1,6 @@
-"""In-context learning rises and fades: the default setting of Parts III and IV, five seeds (chapter 301).
+"""Exemplar–label models over training: a setting on trial for Parts III and IV, five seeds (chapter 301).
+
+It has no record yet. Of the first four seeds three learned from the context, one never did; it will change.
 
     x₁ y₁ x₂ y₂ x_q →      2,000 classes, 20 exemplars each; two layers, 4 heads of 32, width 48, no MLP
 
