@@ -16,7 +16,7 @@ from PIL import Image
 
 from iclkit.tasks import FewShot
 from iclkit.tasks import omniglot as module
-from iclkit.tasks.omniglot import OmniglotError, drawings, fetch, omniglot, oriented, principal
+from iclkit.tasks.omniglot import OmniglotError, drawings, fetch, omniglot, oriented, principal, smooth
 
 
 def stroke(seed: int, side: int = 105) -> bytes:
@@ -105,6 +105,24 @@ def test_principal_components_keep_distances_and_are_ordered(folder):
     assert (energy[1:] <= energy[:-1] * (1 + 1e-4)).all() and x.flatten(0, 1).mean(0).abs().max() < 1e-4
 
 
+def test_smooth_features_forget_where_a_drawing_stands(folder):
+    images = drawings(folder)[:, :, 10:-10, 10:-10]
+    here, there = (
+        torch.nn.functional.pad(images.float(), pad) for pad in ((10, 10, 10, 10), (2, 18, 14, 6))
+    )
+    for features, least, most in ((principal, 0.3, torch.inf), (smooth, 0, 0.1)):
+        x = features(torch.cat([here, there]), d_features=20)
+        a, b = x[:48], x[48:]  # 6 characters in 8 orientations, then the same, moved
+        moved = (a - b).square().sum() / (a - a.mean((0, 1))).square().sum()
+        assert least <= moved < most, features
+
+
+def test_smooth_features_turn_with_the_picture(folder):
+    images = drawings(folder)[:2]
+    x = smooth(torch.cat([images, oriented(images, 5)]), d_features=20)
+    assert all(torch.allclose(x[8 * c + 5], x[8 * (2 + c)], atol=1e-3) for c in (0, 1))
+
+
 @pytest.mark.parametrize("d_features", [0, 785])
 def test_more_components_than_pixels_are_refused(folder, d_features):
     with pytest.raises(ValueError, match=f"expected d_features of 1 … 784, got {d_features}"):
@@ -143,7 +161,7 @@ def test_a_folder_named_by_the_environment_is_the_source(folder, monkeypatch):
     assert repr(source) == repr(omniglot(folder))
     batch = FewShot(source, batch_size=4).batch(0, 0)
     assert batch.inputs.shape == (4, 5, 65)
-    with pytest.raises(ValueError, match="features must be one of principal, resnet18; got 'pixels'"):
+    with pytest.raises(ValueError, match="features must be one of principal, smooth, resnet18; got 'pixels'"):
         omniglot(features="pixels")
 
 
