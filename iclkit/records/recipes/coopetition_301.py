@@ -1,14 +1,14 @@
-"""Exemplar–label models over training: a setting on trial for Parts III and IV, five seeds (chapter 301).
+"""Exemplar–label models over training, the setting of Parts III and IV: five seeds (chapter 301).
 
-It has no record yet. Of the first four seeds three learned from the context, one never did; it will change.
-
-    x₁ y₁ x₂ y₂ x_q →      2,000 classes, 20 exemplars each; two layers, 4 heads of 32, width 48, no MLP
+    x₁ y₁ x₂ y₂ x_q →      1,600 classes, 20 exemplars each; two layers, 2 heads of 32, width 48, no MLP
 
 Label table and unembedding learn at 0.3 of the rate of the rest: a row moves only when its class is drawn,
-and Adam makes such rare steps large. Arrays, of each look: `accuracy` and `loss` [seed step 5] on Train, ICL,
-Flip, CIWL, IWL (accuracy among the labels shown, IWL among all; loss in nats over all labels); `induction`
-[seed step head], of layer 1 on Flip; `previous` and `itself` [seed step head], of layer 0 at the labels.
-`train_loss` [seed update]. Weights of seeds 0–2, as float16: `load_model("coopetition_301", "default", 0, step)`.
+and Adam makes such rare steps large. The updates of both tables are dense, as the paper's are: rows without a
+gradient go on moving by what the optimiser remembers. Arrays, of each look: `accuracy` and `loss`
+[seed step 5] on Train, ICL, Flip, CIWL, IWL (accuracy among the labels shown, IWL among all; loss in nats over
+all labels); `induction` [seed step head], of layer 1 on Flip; `previous` and `itself` [seed step head], of
+layer 0 at the labels. `train_loss` [seed update]. Weights of seeds 0–2, as float16:
+`load_model("coopetition_301", "default", 0, step)`.
 """
 
 from dataclasses import replace
@@ -25,17 +25,17 @@ from iclkit.tasks.fewshot import EVALUATION_SEED, accuracy, in_context_accuracy
 from iclkit.training import TrainConfig, train
 
 NAME = "coopetition_301"
-COST = "5 seeds of 24,000 updates, about 4 min each on one core"
+COST = "5 seeds of 32,000 updates, about 5 min each on one core"
 SEEDS = (0, 1, 2, 3, 4)
-SOURCE = dict(n_classes=2000, n_exemplars=20, d_features=128, rank=16, spread=0.8, norm=4.0)
+SOURCE = dict(n_classes=1600, n_exemplars=20, d_features=128, rank=16, spread=0.75, norm=4.0)
 TASK = dict(batch_size=32)
-MODEL = dict(d_vocab=2000, n_ctx=5, n_layers=2, d_model=48, n_heads=4, d_mlp=0)
+MODEL = dict(d_vocab=1600, n_ctx=5, n_layers=2, d_model=48, n_heads=2, d_mlp=0)
 MODEL |= dict(d_head=32, layer_norm=True, positions="absolute", d_features=SOURCE["d_features"])
 SLOW = [["pairs.W_L", 0.3], ["_W_U", 0.3]]
-TRAINING = dict(steps=24_000, lr=1e-3, betas=[0.9, 0.999], weight_decay=0.0, warmup=1000, rates=SLOW)
+TRAINING = dict(steps=32_000, lr=1e-3, betas=[0.9, 0.999], weight_decay=0.0, warmup=4000, rates=SLOW)
 EVALUATORS = ("Train", "ICL", "Flip", "CIWL", "IWL")
-LOOKS = (0, 250, *range(500, 24_001, 500))
-KEPT = (1500, 3000, 8000, 14_000, 24_000)
+LOOKS = (*range(0, 8000, 250), *range(8000, 32_001, 500))
+KEPT = (2000, 5000, 10_000, 18_000, 32_000)
 SEQUENCES = 2000
 
 
@@ -68,11 +68,12 @@ class Look:
         self.batches = {name: tasks[name].batch(EVALUATION_SEED, 0) for name in EVALUATORS}
         self.few = Batch(*(part[:500] for part in self.batches["Flip"]))
 
-    def answers(self, model) -> np.ndarray:
-        """Accuracy, then loss, on every evaluator: `[2, 5]`."""
+    @torch.no_grad()
+    def answers(self, predict) -> np.ndarray:
+        """Accuracy, then loss, on every evaluator, of a model or any other function of inputs: `[2, 5]`."""
         found = []
         for name, batch in self.batches.items():
-            logits = model(batch.inputs)
+            logits = predict(batch.inputs)
             right = (accuracy if name == "IWL" else in_context_accuracy)(logits, batch)
             found.append([right, query_loss(logits, batch).item()])
         return np.array(found).T
@@ -88,11 +89,11 @@ class Look:
         return {"answers": self.answers, "induction": self.induction, "labels": self.labels}
 
 
-def fit(config: dict, seed: int, measures: dict, folder=None, model=None, **more):
-    """The training run of a config, from new weights or those of `model`."""
+def fit(config: dict, seed: int, measures: dict, folder=None, model=None, task=None, **more):
+    """The training run of a config, from new weights or those of `model`, on its own task unless given."""
     return train(
         model_of(config, seed) if model is None else model,
-        task_of(config),
+        task_of(config) if task is None else task,
         TrainConfig(**config["training"], seed=seed),
         loss=query_loss,
         measures=measures,
@@ -135,7 +136,7 @@ def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
 
 def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
     """Measures over seeds; weights under variant/seed/step/parameter."""
-    names = ("accuracy", "loss", "induction", "previous", "itself", "train_loss")
+    names = [name for name in pieces[0].arrays if name != "steps" and "/" not in name]
     stacked = {name: np.stack([piece.arrays[name] for piece in pieces]) for name in names}
     weights = {
         f"{piece.config['variant']}/{piece.seed}/{name}": array
@@ -144,6 +145,19 @@ def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
         if "/" in name
     }
     return {"steps": pieces[0].arrays["steps"]} | stacked | weights
+
+
+def variants(pieces: list[Piece]) -> dict[str, np.ndarray]:
+    """Measures over variants, in the order of their configs, and seeds."""
+    names = list(dict.fromkeys(piece.config["variant"] for piece in pieces))
+    seeds = sorted({piece.seed for piece in pieces})
+    at = {(piece.config["variant"], piece.seed): piece.arrays for piece in pieces}
+    stacked = {
+        measure: np.stack([[at[name, seed][measure] for seed in seeds] for name in names])
+        for measure in pieces[0].arrays
+        if measure != "steps"
+    }
+    return {"steps": pieces[0].arrays["steps"]} | stacked
 
 
 def probe(record) -> Probe:

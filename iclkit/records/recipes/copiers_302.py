@@ -22,8 +22,7 @@ from iclkit.circuits.copying import direct_paths
 from iclkit.records.models import load_model
 from iclkit.records.pieces import key
 from iclkit.records.recipes import Piece, Probe, coopetition_301, one_layer_302, source
-from iclkit.tasks import Batch, FewShot, evaluators
-from iclkit.tasks.fewshot import EVALUATION_SEED, accuracy, in_context_accuracy
+from iclkit.tasks import Batch
 
 NAME = "copiers_302"
 COST = "18 models, about 10 s each on one core"
@@ -56,9 +55,9 @@ def unit(config: dict, seed: int) -> dict[str, np.ndarray]:
 
 def opened_up(model, sequences: int = SEQUENCES, few: int = FEW) -> dict[str, np.ndarray]:
     """Every measure of one model."""
-    batches, layers = batches_of(sequences), range(model.config.n_layers)
-    some = Batch(*(part[:few] for part in batches["CIWL"]))
-    seen = [[query_attention(model, batches[name], layer) for layer in layers] for name in CONDITIONS]
+    look, layers = coopetition_301.Look(task(), sequences), range(model.config.n_layers)
+    some = Batch(*(part[:few] for part in look.batches["CIWL"]))
+    seen = [[query_attention(model, look.batches[name], layer) for layer in layers] for name in CONDITIONS]
     imposed = [imposed_accuracy(model, some, STRENGTHS, alone=True, layer=layer) for layer in layers]
     readings = [preferences(*skip_trigrams(model, reading)) for reading in READINGS[: 2 * len(layers) - 1]]
     return {
@@ -66,26 +65,13 @@ def opened_up(model, sequences: int = SEQUENCES, few: int = FEW) -> dict[str, np
         "imposed": torch.stack(imposed).numpy(),
         "matched": np.array([matched for matched, _ in readings]),
         "copied": np.array([copied for _, copied in readings]),
-        "paths": np.array([answers(path, batches) for path in paths_of(model).values()]),
+        "paths": np.array([look.answers(path)[0] for path in paths_of(model).values()]),
     }
 
 
-def batches_of(sequences: int) -> dict[str, Batch]:
-    """The evaluators' sequences, the same for all models."""
-    tasks = evaluators(FewShot(pictures(), batch_size=sequences), *coopetition_301.EVALUATORS)
-    return {name: each.batch(EVALUATION_SEED, 0) for name, each in tasks.items()}
-
-
-def pictures():
-    """The exemplars of the default setting."""
-    return coopetition_301.task_of(coopetition_301.configs("book")[0]).exemplars
-
-
-@torch.no_grad()
-def answers(predict, batches: dict[str, Batch]) -> list[float]:
-    """Accuracy on every evaluator, on IWL among all labels."""
-    metrics = {name: accuracy if name == "IWL" else in_context_accuracy for name in batches}
-    return [metrics[name](predict(batch.inputs), batch) for name, batch in batches.items()]
+def task():
+    """What the default setting trains on."""
+    return coopetition_301.task_of(coopetition_301.configs("book")[0])
 
 
 def paths_of(model) -> dict:
@@ -104,7 +90,7 @@ def skip_trigrams(model, reading: str = "layer 0"):
 
     The last position asks, the first label is asked for.
     """
-    layer, exemplars, norm = int(reading[6]), pictures(), model.ln_final
+    layer, exemplars, norm = int(reading[6]), task().exemplars, model.ln_final
     classes = torch.arange(exemplars.n_classes)
     mean = exemplars.vectors(classes[:, None], torch.arange(exemplars.n_exemplars)[None]).mean(1)
     inputs = torch.zeros(len(classes), 5, exemplars.d_features + 1)

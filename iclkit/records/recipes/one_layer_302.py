@@ -3,7 +3,7 @@
 Everything but the number of layers, updates and looks is as in `coopetition_301`, whose functions make the
 runs. Arrays: `steps`, `accuracy` and `loss` [seed step 5] (Train, ICL, Flip, CIWL, IWL), `induction`
 [seed step head] of the only layer, on Flip, `train_loss` [seed update]. Weights at the end, as float16:
-`load_model("one_layer_302", "one layer", seed=0, step=4000)`.
+`load_model("one_layer_302", "one layer", seed=0, step=8000)`.
 """
 
 import numpy as np
@@ -11,15 +11,15 @@ import numpy as np
 from iclkit.records.recipes import Piece, Probe, coopetition_301
 
 NAME = "one_layer_302"
-COST = "3 seeds of 4,000 updates, about 1 min each on one core"
+COST = "3 seeds of 8,000 updates, about 1 min each on one core"
 SEEDS = (0, 1, 2)
-UPDATES = 4000
+UPDATES = 8000
 LOOKS = (0, *range(500, UPDATES + 1, 500))
 MEASURED = ("accuracy", "loss", "induction", "train_loss")
 
 
 def configs(scale: str) -> list[dict]:
-    """One layer, and a sixth of the updates; there is one scale."""
+    """One layer, and a quarter of the updates; there is one scale."""
     (config,) = coopetition_301.configs(scale)
     few = {"model": config["model"] | {"n_layers": 1}, "training": config["training"] | {"steps": UPDATES}}
     return [config | few | {"variant": "one layer", "looks": list(LOOKS), "kept": [UPDATES]}]
@@ -33,22 +33,9 @@ def unit(config: dict, seed: int, folder=None) -> dict[str, np.ndarray]:
 
 def assemble(pieces: list[Piece]) -> dict[str, np.ndarray]:
     """Measures over seeds; weights under variant/seed/step/parameter."""
-    weights = {
-        f"{piece.config['variant']}/{piece.seed}/{name}": array
-        for piece in pieces
-        for name, array in piece.arrays.items()
-        if "/" in name
-    }
-    stacked = {name: np.stack([piece.arrays[name] for piece in pieces]) for name in MEASURED}
-    return {"steps": pieces[0].arrays["steps"]} | stacked | weights
+    return coopetition_301.assemble(pieces)
 
 
 def probe(record) -> Probe:
     """Seed 0: the training loss of its first 60 updates."""
-    config = record.meta["config"][0]
-    short = config | {"training": config["training"] | {"steps": 60}, "looks": [0]}
-    recorded = float(record["train_loss"][0, 20:60].astype(float).mean())
-    measured = float(coopetition_301.fit(short, 0, {}).losses[20:].mean())
-    return Probe(
-        "seed 0, one layer: training loss, updates 20 to 60", measured, recorded - 0.05, recorded + 0.05
-    )
+    return coopetition_301.probe(record)
