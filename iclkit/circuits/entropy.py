@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from iclkit.circuits.scores import _check as check_pattern
+from iclkit.circuits.scores import check_pattern
 from iclkit.circuits.scores import over_layers
 from iclkit.model import Transformer
 

@@ -28,7 +28,7 @@ def previous_token_score(
     pattern: Float[Tensor, "batch head query key"], tokens: Int[Tensor, "rows seq"] | None = None
 ) -> Float[Tensor, " head"]:
     """Mean attention from each position to the one before it."""
-    _check(pattern, tokens)
+    check_pattern(pattern, tokens)
     if pattern.shape[-1] < 2:
         raise ValueError("the previous-token score needs sequences of at least 2 tokens; got 1")
     return pattern.diagonal(-1, 2, 3).mean((0, 2))
@@ -38,7 +38,7 @@ def duplicate_token_score(
     pattern: Float[Tensor, "batch head query key"], tokens: Int[Tensor, "rows seq"]
 ) -> Float[Tensor, " head"]:
     """Mean attention from a token to all its earlier occurrences together."""
-    _check(pattern, tokens)
+    check_pattern(pattern, tokens)
     return _mean_share(pattern, earlier_occurrences(tokens), "an earlier occurrence of its token")
 
 
@@ -46,7 +46,7 @@ def prefix_matching_score(
     pattern: Float[Tensor, "batch head query key"], tokens: Int[Tensor, "rows seq"]
 ) -> Float[Tensor, " head"]:
     """Mean attention from a token to all positions right after its earlier occurrences."""
-    _check(pattern, tokens)
+    check_pattern(pattern, tokens)
     after = earlier_occurrences(tokens).roll(1, 2)  # the last key is never earlier: nothing wraps round
     return _mean_share(pattern, after, "an earlier occurrence of its token")
 
@@ -58,7 +58,7 @@ def induction_stripe_score(
 
     On strings of distinct tokens and two copies it equals prefix matching.
     """
-    _check(pattern, tokens)
+    check_pattern(pattern, tokens)
     if not 1 <= period < tokens.shape[1]:
         raise ValueError(f"expected 1 ≤ period < {tokens.shape[1]} (the sequence length); got {period}")
     stripe = torch.zeros_like(earlier_occurrences(tokens))
@@ -204,7 +204,7 @@ def _mean_share(pattern: Tensor, wanted: Bool[Tensor, "batch seq seq"], what: st
     return (share * has[:, None]).sum((0, 2)) / has.sum()
 
 
-def _check(pattern: Tensor, tokens: Tensor | None) -> None:
+def check_pattern(pattern: Tensor, tokens: Tensor | None) -> None:
     if pattern.ndim != 4 or pattern.shape[2] != pattern.shape[3]:
         raise ValueError(
             f"expected a pattern [batch head query key], query = key; got {tuple(pattern.shape)}"
