@@ -1,10 +1,11 @@
-"""What makes in-context learning stay or go: one lever at a time, from the setting of `coopetition_301` (401).
+"""What makes in-context learning stay or go: one lever at a time, in the setting of `coopetition_301` (401).
 
-Every variant differs from `default` in what its config says: `lever` and `dose` name it. 12,000 updates: ICL has
-peaked and the default is well into its fade. Arrays: `steps` [look], `accuracy` and `loss` [variant seed look 5]
-on Train, ICL, Flip, CIWL, IWL (the same evaluators for every lever: unmatched, uniform classes), `induction`
-[variant seed look], the mean over heads of the last layer. Variants stand in the order of the record's configs.
-"forbidden" trains, and is looked at, without attention from a label to the exemplar before it.
+Every variant differs from `default` in what its config says: `lever` and `dose` name it. 12,000 updates: ICL
+has peaked and the default is well into its fade. Arrays: `steps` [look], `accuracy` and `loss`
+[variant seed look 5] on Train, ICL, Flip, CIWL, IWL (the same evaluators for every lever: unmatched, uniform
+classes), `induction` [variant seed look], the mean over heads of the last layer. Variants stand in the order
+of the record's configs. "forbidden" trains, and is looked at, without attention from a label to the exemplar
+before it.
 """
 
 import numpy as np
@@ -24,7 +25,7 @@ from iclkit.records.recipes.coopetition_301 import (
 )
 
 NAME = "levers_401"
-COST = "23 variants × 3 seeds of 12,000 updates, about 2 core-hours"
+COST = "27 variants × 3 seeds of 12,000 updates, about 2 core-hours"
 SEEDS = (0, 1, 2)
 STEPS, EVERY, SEQUENCES = 12_000, 1000, 1000
 TABLES, ATTENTION = ("pairs.*", "positions.*", "_W_U"), ("blocks.*",)
@@ -51,6 +52,8 @@ def configs(scale: str) -> list[dict]:
     found = [variant("default"), variant("matched", **matched), variant("forbidden", forbidden=["previous"])]
     found += [variant("4 layers", **four), variant("4 layers matched", **four, **matched)]
     found += [variant("heads", count, model={"n_heads": count}) for count in (1, 4)]
+    found += [variant("warm-up", 1000, training={"warmup": 1000})]
+    found += [variant("tables' rate", 1.0, training={"rates": []})]
     for where, places, doses in (
         ("everywhere", (*TABLES, *ATTENTION), (0.03, 0.1, 0.3)),
         ("tables", TABLES, (0.1, 0.3)),

@@ -5,8 +5,8 @@
     … matched         all items of a class in a sequence are one picture
 
 Model and training are those of `coopetition_301`; features are `smooth`. The drawings come from the folder
-`ICLKIT_OMNIGLOT`, or are downloaded. Arrays, variants in the order of the record's configs: `steps`, `accuracy`
-and `loss` [variant seed step 5] on Train, ICL, Flip, CIWL, IWL, `induction`, `previous`, `itself`
+`ICLKIT_OMNIGLOT`, or are downloaded. Arrays, variants in the order of the record's configs: `steps`,
+`accuracy` and `loss` [variant seed step 5] on Train, ICL, Flip, CIWL, IWL, `induction`, `previous`, `itself`
 [variant seed step head], `train_loss` [variant seed block], the mean of 50 updates each.
 """
 
