@@ -14,7 +14,7 @@ from iclkit.tasks import FewShot, Given, evaluators, generator
 
 SEEDS, SEQUENCES = 5, 400  # that C1 reads, of each evaluator
 HIGH, LOW, HARDLY = 0.7, 0.2, 0.02
-LAST = 5  # looks that count as the end: a tenth
+LAST = 5  # looks that count as the end
 
 
 def as_stated(name: str, context: list, query: int, labels: list, answer: int) -> bool:
@@ -131,7 +131,7 @@ def spread(values, digits: int = 2) -> str:
 )
 def c2(record):
     """A seed holds when Flip rises above HIGH and ends below LOW, CIWL ends above ICL and crosses it for good
-    after the peak of Flip, and IWL stays below HARDLY. The end is the mean of the last tenth of the looks."""
+    after the peak of Flip, and IWL stays below HARDLY. The end is the mean of the LAST looks."""
     found = course(record)
     _, icl, flip, ciwl, _ = found.end.T
     rises, fades = found.flip > HIGH, flip < LOW
