@@ -6,7 +6,7 @@ import pytest
 from iclkit.records.claims import every
 from iclkit.records.recipes.copiers_302 import PATHS
 
-SEEDS, STEPS = 3, (3000, 24_000)
+SEEDS, STEPS = 3, (5000, 32_000)
 
 
 def opened(seen=0.8, away=0.05, there=0.95, direct=0.0):
