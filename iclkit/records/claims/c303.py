@@ -72,7 +72,7 @@ def c5(record, grafts):
 
 
 class Previous(NamedTuple):
-    """Of the strongest previous-token head of layer 0, `[seed]`: its attention to the exemplar before, at 2,000
+    """Of the strongest previous-token head of layer 0, `[seed]`: its attention to the exemplar before at 2000
     updates, at its maximum from there on and at the end; and to the label itself at the two last."""
 
     begin: np.ndarray
