@@ -80,6 +80,14 @@ def test_seeds_count_one_by_one():
     assert every()["C7"].judge(record).verdict == "not reproduced"
 
 
+def test_a_donor_that_helps_one_seed_is_the_best_of_those_that_help_none():
+    record = a_record(when=dict.fromkeys(AGES, np.inf))
+    record["given_accuracy"][3, 0, 17:, 1] = 0.9
+    parts = c304.found(record)
+    assert parts.best == 6000 and parts.comes.tolist() == [True, False, False] and not parts.given.any()
+    assert parts.age.tolist() == [True, False, False]
+
+
 def test_one_look_is_not_enough():
     record = a_record()
     record["given_accuracy"][0, :, 3, 1] = 0.9

@@ -28,9 +28,12 @@ def needed(record, warmup: int) -> np.ndarray:
 
 
 class Found(NamedTuple):
-    """Per seed: the share of the learning from scratch that the best donor's half leaves (runs without ICL
-    count as their length), and whether each part of the claim holds; the two ages are one for all seeds."""
+    """Per seed: whether ICL comes from scratch, and with the best donor's half; the share of the learning from
+    scratch that this half leaves (runs without ICL count as their length); whether each part of the claim
+    holds. The best donor's age and the best start's are one for all seeds."""
 
+    scratch: np.ndarray
+    comes: np.ndarray
     share: np.ndarray
     given: np.ndarray
     age: np.ndarray
@@ -41,16 +44,19 @@ class Found(NamedTuple):
 
 
 def found(record) -> Found:
-    """What `starts_304` says of each part. The best donor has the smallest median, the best start the highest
-    median of the highest Flip."""
+    """What `starts_304` says of each part. The best donor has the smallest median, and of equal ones the most
+    seeds with ICL; the best start has the highest median of the highest Flip."""
     (warmup,) = {config["training"]["warmup"] for config in record.meta["config"]}
     ages, took = np.asarray(record["age"]), needed(record, warmup)
-    best = 1 + int(np.argmin(np.median(took[1:], 1)))
+    order = [(np.median(row), np.isinf(row).sum()) for row in took[1:]]
+    best = 1 + order.index(min(order))
     scratch, given = np.minimum(took[[0, best]], learning(float(record["given_steps"][-1]), warmup))
     worst = np.delete(took[1:], best - 1, 0).max(0)
     flip = np.asarray(record["start_accuracy"], float)[..., 2].max(2)
     start = 1 + int(np.argmax(np.median(flip[1:], 1)))
     return Found(
+        np.isfinite(took[0]),
+        np.isfinite(took[best]),
         given / scratch,
         took[best] <= SOONER * scratch,
         np.isfinite(took[best]) & (worst >= LATER * took[best]),
@@ -81,8 +87,9 @@ def c7(record):
     whole = all(count == seeds for count in counts.values())
     verdict = VERDICTS[0] if whole else VERDICTS[1] if 2 * helps > seeds else VERDICTS[2]
     why = (
-        f"of {seeds} seeds: with the half of a donor of {parts.best:,} updates ICL needs at most {SOONER:g} "
-        f"of the learning from scratch in {counts['given']}; with another donor's it needs {LATER:g} times "
+        f"of {seeds} seeds: from scratch ICL comes in {parts.scratch.sum()}; with the half of a donor of "
+        f"{parts.best:,} updates in {parts.comes.sum()}, and within {SOONER:g} of the learning from scratch "
+        f"in {counts['given']}; with another donor's it needs {LATER:g} times "
         f"as much or never comes in {counts['age']}; a start of {parts.start:,} updates lifts the highest "
         f"Flip by {HIGHER:g} in {counts['short']}; after the longest, Flip is never above {NEVER:g} in "
         f"{counts['long']}"
