@@ -51,6 +51,13 @@ def test_c5_fails_when_the_second_half_makes_the_curves_or_nothing_rises():
     assert verdict("C5", flat, grafts()) == "not reproduced"
 
 
+@pytest.mark.parametrize("risen, said", [(4, "partly"), (3, "partly"), (2, "not reproduced")])
+def test_c5_is_partly_when_half_of_the_seeds_rise(risen, said):
+    some = run()
+    some["induction"][risen:] = 0
+    assert verdict("C5", some, grafts()) == said
+
+
 def test_one_seed_that_stays_above_zero_counts():
     mixed = run()
     mixed["induction"][2] = run(end=0.1)["induction"][2]

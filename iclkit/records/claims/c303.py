@@ -10,6 +10,7 @@ from iclkit.records.recipes.grafts_303 import EVALUATORS, PATHS, PEAK
 FLIP, ICL = EVALUATORS.index("Flip"), EVALUATORS.index("ICL")
 BEFORE = 2000  # updates: nothing is learned yet but "one of the two labels"
 RISEN, LOST = 0.2, 0.75  # induction rises above the one, and ends below this share of its maximum
+HALF = 0.5  # of the seeds, as everywhere, for a claim that holds partly
 CLOSE = 0.15  # a graft follows the run: Flip within this of the run's own, wherever the first half is from
 FLAT = 0.25  # a frozen first half: Flip moves by at most this share of what the run itself loses
 LETS_GO = 0.75  # previous-token attention ends below this share of its maximum
@@ -60,7 +61,7 @@ def c5(record, grafts):
     wave, negative = (top > RISEN) & (end < LOST * top), end < 0
     held = (follows < CLOSE) & (moves < FLAT)
     full = bool((wave & negative).all() and held.all())
-    verdict = VERDICTS[0] if full else VERDICTS[1] if held.all() and (top > RISEN).all() else VERDICTS[2]
+    verdict = VERDICTS[0] if full else VERDICTS[1] if held.all() and (top > RISEN).mean() >= HALF else VERDICTS[2]
     why = (
         f"induction strength rises to {top.min():+.2f} … {top.max():+.2f} and ends at {end.min():+.2f} … "
         f"{end.max():+.2f}: falls by a quarter in {wave.sum()}, below zero in {negative.sum()} of {len(top)} "
