@@ -35,7 +35,7 @@ def test_labels_that_only_the_context_knows():
         return one_by_one(place, chances, n_labels)[0]
 
     wrong = [
-        (may_be_the_same, "step over"),
+        (may_be_the_same, "steps over"),
         (the_other, "other pair"),
         (a_place, "not the place"),
         (a_column, "[batch 1]"),
