@@ -46,6 +46,10 @@ def ex2(answer):
             / (icl * ciwl),
             "where neither can be used, half is guessed right: subtract that too": (flip - i * (1 - c))
             / both,
+            "a guess is right half of the time: subtract half of where neither can be used": (
+                flip - i * (1 - c) - (1 - i) * (1 - c)
+            )
+            / both,
             "divide by how often both can be used": both * p,
             "that is how often the weights are preferred": 1 - p,
         }
@@ -57,7 +61,7 @@ def ex2(answer):
 @exercise(seconds=5)
 def ex3(answer):
     """`answer(logits, labels, answers)`: how many labels outside the context have a larger logit."""
-    for seed, size in enumerate((1, 6, 30)):
+    for seed, size in enumerate((6, 1, 30)):
         random = generator(301, 3, seed)
         logits = torch.randn(size, 20, generator=random)
         drawn = torch.stack([torch.randperm(20, generator=random)[:3] for _ in range(size)])
@@ -69,6 +73,12 @@ def ex3(answer):
         mistakes = {
             "the two labels of the context do not count": (logits > own).sum(1),
             "count larger logits, not smaller ones": ((logits < own) & outside).sum(1),
+            "count larger logits, not smaller ones, −∞ among them": ((logits < own) | ~outside).sum(1),
+            "give the rank of the answer, not the label that stands at this rank": (
+                logits.masked_fill(~outside, -torch.inf).argsort(1, descending=True)
+            )
+            .gather(1, answers[:, None])
+            .squeeze(1),
             "the best has rank 0: do not count the answer itself": want + 1,
         }
         same(answer(logits, labels, answers), want, name="the rank", mistakes=mistakes)

@@ -16,11 +16,14 @@ def ex1(answer):
         share = torch.where(right, s, (1 - s) / (pairs - 1))
         want[:, 1::2], exemplars[:, 0:-1:2] = share, share
         each[:, 1::2] = torch.where(right, s, 1 - s)
+        among_all = want.clone()
+        among_all[:, 1::2] = torch.where(right, s, (1 - s) / pairs)
         away = want.clone()
         away[:, 1::2] = torch.where(right, 1 - s, s / (pairs - 1))
         mistakes = {
             "that is on the exemplars; labels stand at 1, 3, …": exemplars,
             "the other labels share what is left: a row of attention sums to 1": each,
+            "the others are one fewer than the labels": among_all,
             "s is for the correct label, the rest for the others": away,
             "the query itself stands last: there is one key more than exemplars and labels": want[:, :-1],
         }
@@ -39,6 +42,8 @@ def ex2(answer):
         mistakes = {
             "compare within a row: one query, different labels": (own > scores).sum() / pairs,
             "there are n − 1 others in a row, not n": wins.sum() / size**2,
+            "own against own is no comparison: it is never larger than itself": (own[:, None] >= scores).sum()
+            / pairs,
             "count pairs: being second best is better than being last": (
                 scores.argmax(1) == torch.arange(size)
             )

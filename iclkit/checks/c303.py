@@ -1,8 +1,10 @@
 """Checks of chapter 303: induction strength from attention, two dictionaries spliced, whose fall it is."""
 
+from collections.abc import Mapping
+
 import torch
 
-from iclkit.checks import exercise, same
+from iclkit.checks import Wrong, exercise, same
 from iclkit.tasks import generator
 
 
@@ -18,6 +20,7 @@ def ex1(answer):
             "sign: the correct label minus the other, not the other minus the correct": -want,
             "labels stand at 1 and 3; those are the exemplars, at 0 and 2": strength(row, place, 0),
             "each sequence has its own correct place: use `place`": (row[..., 3] - row[..., 1]).mean(0),
+            "the first label is not always the correct one: use `place`": (row[..., 1] - row[..., 3]).mean(0),
             "one number a head: take the mean over the sequences alone": want.mean(),
         }
         same(answer(row, place), want, name="the strength", mistakes=mistakes)
@@ -40,11 +43,20 @@ def ex2(answer):
     for boundary in (1, 0, 2, 3, 10):
         random = generator(303, 2, boundary)
         first, second = ({name: torch.randn(2, generator=random) for name in names} for _ in range(2))
-        given = answer(dict(first), dict(second), boundary)
         want = spliced(first, second, boundary)
 
         def pack(weights):
-            return torch.stack([weights[name] for name in names])
+            return torch.stack([torch.as_tensor(weights[name]) for name in names])
+
+        before = pack(first), pack(second)
+        given = answer(dict(first), dict(second), boundary)
+        if not all(map(torch.equal, before, (pack(first), pack(second)))):
+            raise Wrong("changes the weights of a given model in place; take them over, write no numbers")
+        if given is not None and not isinstance(given, Mapping):
+            raise Wrong(f"the graft should be a dictionary, yours is of type {type(given).__name__}")
+        if given is not None and given.keys() != second.keys():
+            odd = next(name for name in (*names, *given) if (name in given) != (name in second))
+            raise Wrong(f"the graft has every name of its halves and no other; look at {odd!r}")
 
         mistakes = {
             "the halves are exchanged: what lies below the boundary is of `first`": pack(
@@ -60,12 +72,7 @@ def ex2(answer):
                 {name: (first if layer_text(name) < str(boundary) else second)[name] for name in names}
             ),
         }
-        same(
-            None if given is None else pack({name: given[name] for name in names}),
-            pack(want),
-            name="the graft",
-            mistakes=mistakes,
-        )
+        same(None if given is None else pack(given), pack(want), name="the graft", mistakes=mistakes)
     return "spliced at five boundaries"
 
 

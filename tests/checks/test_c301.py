@@ -46,7 +46,16 @@ def test_preference():
     def a_share_of_all(flip, icl, ciwl):
         return solved(flip, icl, ciwl) * (2 * icl - 1) * (2 * ciwl - 1)
 
-    wrong = [(unlucky, "neither"), (accuracies_as_chances, "guessed right"), (a_share_of_all, "divide")]
+    def guesses_right(flip, icl, ciwl):
+        i, c = 2 * icl - 1, 2 * ciwl - 1
+        return (flip - i * (1 - c) - (1 - i) * (1 - c)) / (i * c)
+
+    wrong = [
+        (unlucky, "neither"),
+        (guesses_right, "half of the time"),
+        (accuracies_as_chances, "guessed right"),
+        (a_share_of_all, "divide"),
+    ]
     assert_check(c301.ex2, right=[solution("301", 2), solved], stub=stub("301", 2), wrong=wrong)
 
 
@@ -67,5 +76,19 @@ def test_rank_outside_the_context():
     def from_below(logits, labels, answers):
         return by_sorting(-logits, labels, answers)
 
-    wrong = [(of_all, "do not count"), (from_one, "rank 0"), (from_below, "larger logits")]
+    def from_below_with_the_context(logits, labels, answers):
+        hidden = logits.scatter(1, labels, -torch.inf)
+        return (hidden < logits.gather(1, answers[:, None])).sum(1)
+
+    def who_stands_there(logits, labels, answers):
+        order = logits.scatter(1, labels, -torch.inf).argsort(1, descending=True)
+        return order.gather(1, answers[:, None])[:, 0]
+
+    wrong = [
+        (of_all, "do not count"),
+        (from_one, "rank 0"),
+        (from_below, "larger logits"),
+        (from_below_with_the_context, "−∞"),
+        (who_stands_there, "stands at this rank"),
+    ]
     assert_check(c301.ex3, right=[solution("301", 3), by_sorting], stub=stub("301", 3), wrong=wrong)

@@ -25,7 +25,13 @@ def test_a_row_of_attention():
     def no_query(labels, correct, s):
         return by_loop(labels, correct, s)[:, :-1]
 
+    def one_too_many(labels, correct, s):
+        row = by_loop(labels, correct, s)
+        row[:, 1::2] = torch.where(labels == correct[:, None], s, (1 - s) / labels.shape[1])
+        return row
+
     wrong = [(on_exemplars, "on the exemplars"), (too_much, "sums to 1"), (no_query, "stands last")]
+    wrong += [(one_too_many, "one fewer")]
     assert_check(c302.ex1, right=[solution("302", 1), by_loop], stub=stub("302", 1), wrong=wrong)
 
 
@@ -44,7 +50,11 @@ def test_a_preference():
     def best_only(scores):
         return (scores.argmax(1) == torch.arange(len(scores))).float().mean()
 
+    def or_equal(scores):
+        return (scores.diagonal()[:, None] >= scores).sum() / (len(scores) * (len(scores) - 1))
+
     wrong = [(by_column, "within a row"), (with_itself, "n − 1"), (best_only, "count pairs")]
+    wrong += [(or_equal, "own against own")]
     assert_check(c302.ex2, right=[solution("302", 2), by_loop], stub=stub("302", 2), wrong=wrong)
 
 

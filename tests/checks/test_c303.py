@@ -20,7 +20,11 @@ def test_induction_strength_from_a_row():
     def always_second(row, place):
         return (row[..., 3] - row[..., 1]).mean(0)
 
+    def always_first(row, place):
+        return -always_second(row, place)
+
     wrong = [(other_way, "sign"), (exemplars, "at 1 and 3"), (always_second, "own correct place")]
+    wrong += [(always_first, "not always the correct one")]
     assert_check(c303.ex1, right=[solution("303", 1), by_loop], stub=stub("303", 1), wrong=wrong)
 
 
@@ -45,6 +49,29 @@ def test_two_models_spliced():
 
     wrong = [(exchanged, "exchanged"), (one_too_many, "counts layers"), (no_embeddings, "embeddings")]
     assert_check(c303.ex2, right=[solution("303", 2), by_number], stub=stub("303", 2), wrong=wrong)
+
+
+def test_a_graft_is_a_whole_dictionary_and_its_halves_are_left_alone():
+    def only_below(first, second, boundary):
+        return {name: weight for name, weight in first.items() if layer_of(name) < boundary}
+
+    def written_over(first, second, boundary):
+        for name in second:
+            if layer_of(name) < boundary:
+                second[name].copy_(first[name])
+        return second
+
+    def taken_over(first, second, boundary):
+        second.update(only_below(first, second, boundary))
+        return second
+
+    def listed(first, second, boundary):
+        return list(taken_over(first, second, boundary).items())
+
+    assert "blocks.1.attn.W_Q" in c303.ex2.result(only_below).message
+    assert "in place" in c303.ex2.result(written_over).message
+    assert "of type list" in c303.ex2.result(listed).message
+    assert c303.ex2.result(taken_over).passed
 
 
 def test_layers_are_numbers():
