@@ -8,9 +8,9 @@ from iclkit.records.claims import VERDICTS, Measured, claim
 from iclkit.records.recipes.grafts_303 import EVALUATORS, PATHS, PEAK
 
 FLIP, ICL = EVALUATORS.index("Flip"), EVALUATORS.index("ICL")
-BEFORE = 2000  # updates: nothing is learned yet but "one of the two labels"
+BEFORE = 2000  # updates: little more is learned than "one of the two labels"
 RISEN, LOST = 0.2, 0.75  # induction rises above the one, and ends below this share of its maximum
-HALF = 0.5  # of the seeds, as everywhere, for a claim that holds partly
+HALF = 0.5  # of the seeds, as in `Measured.over`, for a claim that holds partly
 CLOSE = 0.15  # a graft follows the run: Flip within this of the run's own, wherever the first half is from
 FLAT = 0.25  # a frozen first half: Flip moves by at most this share of what the run itself loses
 LETS_GO = 0.75  # previous-token attention ends below this share of its maximum
