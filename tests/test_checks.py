@@ -141,6 +141,14 @@ def test_transposed_and_never_the_answer():
     assert not any(f"{abs(value):.3g}" in str(told.value) for value in want.flatten().tolist())
 
 
+def test_a_factor_of_one_is_no_factor():
+    want = torch.randn(50, generator=generator(1)).double()
+    with pytest.raises(Wrong, match="factor of 2 "):
+        same(2 * want, want)
+    with pytest.raises(Wrong, match="places, first at"):
+        same(1.0002 * want, want)
+
+
 def test_a_mistake_that_happens_to_be_right_is_right():
     same(torch.ones(3), torch.ones(3), mistakes={"forgot the mask": torch.ones(3)})
 

@@ -79,7 +79,8 @@ def _difference(got: Tensor, want: Tensor, rtol: float, atol: float) -> str:
         if _close(a - (a - b).mean(), b, rtol, atol):
             return "is off by one constant everywhere; is something added that should not be, or missing?"
         factor = (a * b).sum() / (b * b).sum()
-        if factor.isfinite() and factor != 0 and _close(a / factor, b, rtol, atol):
+        scaled = factor.isfinite() and abs(factor) > 1e-9 and abs(factor - 1) > 1e-3
+        if scaled and _close(a / factor, b, rtol, atol):
             return f"is off by a factor of {factor.item():.4g} everywhere; a missing or doubled scale?"
     wrong = ~torch.isclose(a, b, rtol, atol, equal_nan=True)
     if a.ndim == 0:
