@@ -92,7 +92,8 @@ def skip_trigrams(model, reading: str = "layer 0"):
     """
     layer, exemplars, norm = int(reading[6]), task().exemplars, model.ln_final
     classes = torch.arange(exemplars.n_classes)
-    mean = exemplars.vectors(classes[:, None], torch.arange(exemplars.n_exemplars)[None]).mean(1)
+    every = torch.broadcast_tensors(classes[:, None], torch.arange(exemplars.n_exemplars)[None])
+    mean = exemplars.vectors(*every).mean(1)
     inputs = torch.zeros(len(classes), 5, exemplars.d_features + 1)
     inputs[:, 0::2, :-1], inputs[:, 0::2, -1] = mean[:, None], -1.0
     inputs[:, 1::2, -1] = classes[:, None].float()
