@@ -24,6 +24,11 @@ COLUMNS = "id finding chapter theirs ours low high seeds unit scale verdict why 
 _known: dict[str, "Claim"] = {}
 
 
+def by_share(share: float, partly: float = 0.5) -> str:
+    """The verdict when a claim holds in this share of seeds, or of its statements."""
+    return VERDICTS[0] if share == 1 else VERDICTS[1] if share >= partly else VERDICTS[2]
+
+
 @dataclass(frozen=True)
 class Measured:
     """What a claim's function returns: a value with its spread, the verdict of the rule, and the reason."""
@@ -50,8 +55,7 @@ class Measured:
             raise ValueError(
                 f"expected one value and one verdict a seed; got shapes {values.shape} and {good.shape}"
             )
-        share = good.mean()
-        verdict = VERDICTS[0] if share == 1 else VERDICTS[1] if share >= partly else VERDICTS[2]
+        verdict = by_share(good.mean(), partly)
         held = f"{why}; holds for {good.sum()} of {len(good)} seeds"
         return cls(
             float(np.median(values)), float(values.min()), float(values.max()), len(values), verdict, held

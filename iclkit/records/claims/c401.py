@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iclkit.records.claims import VERDICTS, Measured, claim
+from iclkit.records.claims import VERDICTS, Measured, by_share, claim
 from iclkit.records.claims.c301 import LOW, spread
 from iclkit.records.recipes.coopetition_301 import EVALUATORS
 
@@ -47,10 +47,8 @@ def counted(said: Mapping[str, bool]) -> tuple[str, str]:
     """A verdict and the words for it: reproduced when all statements hold, partly when half of them do."""
     held = [what for what, good in said.items() if good]
     failed = [what for what, good in said.items() if not good]
-    share = len(held) / len(said)
-    verdict = VERDICTS[0] if share == 1 else VERDICTS[1] if share >= 0.5 else VERDICTS[2]
     words = [f"{word}: {', '.join(group)}" for word, group in (("holds", held), ("fails", failed)) if group]
-    return verdict, "; ".join(words)
+    return by_share(len(held) / len(said)), "; ".join(words)
 
 
 @claim(
@@ -73,7 +71,8 @@ def t1(matched, plain, drawings, levers):
     }
     gains = {where: late(one) - late(other) for where, (one, other) in also.items()}
     everywhere = all((gain > GAIN).all() for gain in gains.values())
-    verdict = VERDICTS[0] if held.all() and everywhere else VERDICTS[1] if held.mean() >= 0.5 else VERDICTS[2]
+    only_there = held.all() and not everywhere  # every seed of the synthetic exemplars, and no more
+    verdict = VERDICTS[1] if only_there else by_share(held.mean())
     told = ", ".join(f"{where} {spread(gain)}" for where, gain in gains.items())
     gain = with_ - without
     why = (
