@@ -13,7 +13,7 @@ import numpy as np
 from iclkit.records.recipes import Piece, Probe, coopetition_301, phases_202, thresholds_205
 
 NAME = "markov_401"
-COST = "18 variants × 3 seeds of 10,000 updates, about 70 core-minutes"
+COST = "17 variants × 3 seeds of 10,000 updates, about 70 core-minutes"
 SEEDS = (0, 1, 2)
 MANY, FEWER_K = (16, 64), (8, 32, 128)
 DECAYS, WIDTHS = (0.1, 0.3, 1.0, 3.0), (8, 32)
