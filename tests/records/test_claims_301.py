@@ -85,8 +85,22 @@ def a_course(seeds=5, **changes) -> dict:
     return {"steps": steps, "accuracy": np.repeat(accuracy[None], seeds, 0)}
 
 
+class Drawn(dict):
+    """A record of one variant, the characters, whose Flip ends at .4; arrays as those of `a_course`."""
+
+    def __init__(self):
+        made = a_course(seeds=3)
+        made["accuracy"][:, -10:, 2] = 0.4
+        super().__init__(steps=made["steps"], accuracy=made["accuracy"][None])
+        self.meta = {"config": [{"variant": "characters"}]}
+
+
+def c2(record):
+    return every()["C2"].judge(record, Drawn())
+
+
 def verdict(**changes) -> str:
-    return every()["C2"].judge(a_course(**changes)).verdict
+    return c2(a_course(**changes)).verdict
 
 
 def test_a_rise_and_fade_is_told_from_its_parts():
@@ -102,10 +116,11 @@ def test_a_rise_and_fade_is_told_from_its_parts():
 def test_seeds_count_one_by_one():
     record = a_course()
     record["accuracy"][0, :, 2] = 0.5
-    found = every()["C2"].judge(record)
+    found = c2(record)
     assert found.verdict == "partly" and found.why.endswith("holds for 4 of 5 seeds")
+    assert "3 seeds of half the length: Flip peaks at 0.78 to 0.78 and ends at 0.40 to 0.40" in found.why
     record["accuracy"][:3, :, 2] = 0.5
-    assert every()["C2"].judge(record).verdict == "not reproduced"
+    assert c2(record).verdict == "not reproduced"
 
 
 def test_the_course_of_a_run():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from iclkit.records.claims import VERDICTS, Measured, by_share, claim
-from iclkit.records.claims.c301 import LOW, spread
+from iclkit.records.claims.c301 import LOW, spread, variant
 from iclkit.records.recipes.coopetition_301 import EVALUATORS
 
 STAYS, GAIN, AWAY = 0.7, 0.1, 0.6  # Flip of a run whose ICL stayed; a change that counts; ICL that never was
@@ -21,14 +21,6 @@ def late(accuracy, evaluator: int = FLIP, looks: int = LATE) -> np.ndarray:
 def highest(accuracy, evaluator: int = FLIP) -> np.ndarray:
     """The highest accuracy on one evaluator over the looks: `[…]` of `[… look 5]`."""
     return np.asarray(accuracy, float)[..., evaluator].max(-1)
-
-
-def variant(record, name: str) -> np.ndarray:
-    """Accuracies of one variant of a record of variants, `[seed look 5]`; `ValueError` for one not there."""
-    names = [config["variant"] for config in record.meta["config"]]
-    if name not in names:
-        raise ValueError(f"expected one of the variants {', '.join(names)}; got {name!r}")
-    return record["accuracy"][names.index(name)]
 
 
 def doses(record, lever: str) -> dict:
