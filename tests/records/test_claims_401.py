@@ -2,50 +2,10 @@
 
 import numpy as np
 import pytest
+from made import Made, chains, drawings, levers, runs, starts
 
 from iclkit.records.claims import c401, every
-from iclkit.records.recipes import Piece, levers_401, markov_401, omniglot_301
-
-LOOKS = 13
-
-
-class Made(dict):
-    """Arrays with a `meta`, as a record."""
-
-    def __init__(self, arrays, configs=()):
-        super().__init__(arrays)
-        self.meta = {"config": list(configs)}
-
-
-def runs(flip=0.1, peak=0.8, icl=0.9, ciwl=0.95, seeds=3):
-    """Accuracies `[seed look 5]`: Flip and ICL rise to their peaks, Flip goes to `flip`, CIWL to `ciwl`."""
-    found = np.full((seeds, LOOKS, 5), 0.5)
-    found[:, 4, c401.FLIP], found[:, 4, c401.ICL] = peak, icl
-    found[:, 5:, c401.FLIP], found[:, 5:, c401.CIWL] = flip, ciwl
-    return found
-
-
-def of_variants(recipe, **values):
-    """A record of all variants of a recipe; `values` by name, with _ for what a word may not hold."""
-    configs = recipe.configs("book")
-    chosen = [values.get(named(config["variant"]), runs()) for config in configs]
-    return Made({"accuracy": np.stack(chosen)}, configs)
-
-
-def named(variant):
-    return "".join(letter if letter.isalnum() else "_" for letter in variant)
-
-
-def levers(**values):
-    stays = {"matched": runs(0.9), "4_layers_matched": runs(0.9), "decay_everywhere_0_1": runs(0.5)}
-    stays |= {"classes_800": runs(icl=0.7), "classes_3200": runs(icl=0.95), "exemplars_5": runs(0.3)}
-    stays |= {"bursty_0_5": runs(icl=0.7), "zipf_1_0": runs(0.4), "forbidden": runs(0.1, 0.45, 0.5)}
-    return of_variants(levers_401, **stays | values)
-
-
-def drawings(gain=0.5):
-    matched = {f"{name}__matched": runs(0.1 + gain) for name in ("characters", "composites")}
-    return of_variants(omniglot_301, **matched)
+from iclkit.records.recipes import Piece, levers_401
 
 
 def judged(claim, *records):
@@ -92,31 +52,16 @@ def test_t3_asks_for_all_four_directions(change):
     assert found.ours == 3 and found.verdict == "partly" and found.why.count("fails") == 1
 
 
-def starts(*peaks):
-    accuracy = np.stack([runs(peak=peak, seeds=3) for peak in peaks])
-    accuracy[..., 0, c401.FLIP] = 0.4
-    return Made({"start_accuracy": accuracy, "age": np.array([0, 2000, 9000][: len(peaks)])})
-
-
 def test_t4():
     given = starts(0.7, 0.9, 0.5)
     assert judged("T4", given, levers()) == "reproduced"
     assert judged("T4", starts(0.7, 0.6, 0.5), levers()) == "partly", "no start helps"
     assert judged("T4", starts(0.7, 0.9, 0.8), levers()) == "partly", "none blocks"
-    assert judged("T4", given, levers(forbidden=runs(0.1, 0.8, 0.9))) == "partly", "ICL without previous token"
+    assert judged("T4", given, levers(forbidden=runs(0.1, 0.8, 0.9))) == "partly", (
+        "ICL without previous token"
+    )
     assert judged("T4", given, levers(forbidden=runs(ciwl=0.6, peak=0.5, icl=0.5))) == "partly", "no CIWL"
     assert judged("T4", given, levers(matched=runs(), forbidden=runs(0.1, 0.8, 0.9))) == "not reproduced"
-
-
-def chains(**leans):
-    """A record of the Markov levers with these leans by variant, else `plain`."""
-    configs = markov_401.configs("book")
-    apart = np.zeros((len(configs), 3, 2, 5, 5))
-    apart[:, :, 1, 1, 3] = 0.5
-    distances = np.zeros((len(configs), 3, LOOKS, 2, 5))
-    for number, config in enumerate(configs):
-        distances[number, :, :, 1, 3] = 0.5 * leans.get(named(config["variant"]), 0.0)
-    return Made({"distances": distances, "apart": apart}, configs)
 
 
 def test_t5():
