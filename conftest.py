@@ -7,6 +7,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collectstart(collector):
-    """Committed chapters keep only the text of an output: nbval compares no HTML."""
+    """Committed chapters keep only the text of an output: nbval compares no HTML and no Markdown."""
     if collector.path.suffix == ".ipynb":
-        collector.skip_compare += ("text/html",)
+        collector.skip_compare += ("text/html", "text/markdown")

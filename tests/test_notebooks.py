@@ -7,7 +7,7 @@ import nbformat.v4 as v4
 import pytest
 
 from iclkit.notebooks import __main__ as command
-from iclkit.notebooks.contract import MOVEMENTS, faults
+from iclkit.notebooks.contract import MOVEMENTS, PAGES, faults
 from iclkit.notebooks.execute import execute, run
 from iclkit.notebooks.form import METADATA, ROOT, SETUP_TAGS, is_setup, normalise, setup_source
 
@@ -127,18 +127,30 @@ def good_chapter():
     return notebook
 
 
-def finish(notebook, folder):
+def finish(notebook, folder, name="101_x"):
     """Into form, as if executed, and onto disk."""
     normalise(notebook)
     for number, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), 1):
         cell.execution_count = number
-    path = folder / "101_x.ipynb"
+    path = folder / f"{name}.ipynb"
     nbformat.write(notebook, path)
     return path
 
 
 def test_a_good_chapter_has_no_faults(tmp_path):
     assert faults(finish(good_chapter(), tmp_path)) == []
+
+
+def test_a_page_has_its_own_headings_and_no_exercises(tmp_path):
+    cells = good_chapter().cells[:2] + [v4.new_markdown_cell(f"## {name}") for name in PAGES["402"]]
+    page = v4.new_notebook(cells=cells)
+    assert faults(finish(page, tmp_path, "402_x")) == []
+    assert any("'## Prediction', found 0" in fault for fault in faults(finish(page, tmp_path)))
+    assert any("at least 3 exercises" in fault for fault in faults(finish(page, tmp_path)))
+    page.cells[-2:] = page.cells[:-3:-1]
+    assert any("in the order" in fault for fault in faults(finish(page, tmp_path, "402_x")))
+    page.cells.pop()
+    assert any("found 0" in fault for fault in faults(finish(page, tmp_path, "402_x")))
 
 
 def source(number, text):

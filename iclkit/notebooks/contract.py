@@ -17,6 +17,7 @@ MOVEMENTS = (
     "Exercises",
     "What we know now",
 )
+PAGES = {"402": ("What we would do", "What nobody knows yet")}  # no exercises; these headings instead
 TAGS = {"hide-cell", "nbval-ignore-output", "exercise", "solution", "check"}
 MOST_LINES, MOST_BYTES, FEWEST_EXERCISES = 15, 100_000, 3
 MYST = re.compile(r"\{[a-z][\w:+-]*\}`|^\s*(`{3,}|:{3,}|~{3,})\s*\{|^\([\w-]+\)=\s*$", re.M)
@@ -29,7 +30,10 @@ def faults(path: Path, root: Path = ROOT) -> list[str]:
         notebook = read(path)
     except ValueError as error:
         return [str(error)]
-    found = [*opening(notebook, root), *movements(notebook), *exercises(notebook, path)]
+    headings = PAGES.get(path.name[:3], MOVEMENTS)
+    found = [*opening(notebook, root), *movements(notebook, headings)]
+    if headings is MOVEMENTS:
+        found += exercises(notebook, path)
     for number, cell in enumerate(notebook.cells, 1):
         rules = code_cell(cell) if cell.cell_type == "code" else markdown_cell(cell, path)
         found += [f"cell {number}: {fault}" for fault in rules]
@@ -59,16 +63,16 @@ def opening(notebook, root: Path) -> Iterator[str]:
         yield "a chapter that trains needs the dial: scale = iclkit.scale(book=…, paper=…, cost=…)"
 
 
-def movements(notebook) -> Iterator[str]:
-    """The movements' headings, each once, in order."""
+def movements(notebook, headings=MOVEMENTS) -> Iterator[str]:
+    """The headings of the movements, or of a page, each once, in order."""
     text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     titles = re.findall(r"^## (.+?)\s*$", text, re.M)
-    found = [title for title in titles if title in MOVEMENTS]
-    for name in MOVEMENTS:
+    found = [title for title in titles if title in headings]
+    for name in headings:
         if found.count(name) != 1:
             yield f"expected one heading '## {name}', found {found.count(name)}"
-    if sorted(found, key=MOVEMENTS.index) != found:
-        yield f"the movements must come in the order {', '.join(MOVEMENTS)}"
+    if sorted(found, key=headings.index) != found:
+        yield f"the movements must come in the order {', '.join(headings)}"
 
 
 def exercises(notebook, path: Path) -> Iterator[str]:
