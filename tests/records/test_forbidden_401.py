@@ -1,6 +1,5 @@
 """What is measured of models that must do without previous-token attention, on models of known attention."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -34,7 +33,6 @@ def test_matching_is_attention_to_the_right_exemplar_minus_the_other(setting):
 
     found = forbidden_401.matching(model, batch, [(("pattern", 0), towards)])
     assert found == pytest.approx([0.5, -1], abs=1e-6)
-    assert np.abs(forbidden_401.matching(model, batch)).max() < 0.03
 
 
 def test_blinded_the_query_sees_itself_alone_in_layer_0(setting):
