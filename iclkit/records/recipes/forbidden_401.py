@@ -3,9 +3,9 @@
     x₁ y₁ x₂ y₂ x_q →      the query may compare itself with x₁ and x₂ in layer 0, and layer 1 take the label
 
 The variant "forbidden" of `levers_401` with more seeds. Arrays, [seed look …]: `accuracy` [5] on Train, ICL,
-Flip, CIWL, IWL; `blind` [5], the same when the query sees itself alone in layer 0; on Flip, `induction` [head]
-of layer 1, attention from the query to the right label minus the other, and `matching` [head] of layer 0, to
-the right exemplar minus the other. Trained, and looked at, without the forbidden attention.
+Flip, CIWL, IWL; `blind` [5], the same when the query sees itself alone in layer 0; on Flip, `induction`
+[head] of layer 1, attention from the query to the right label minus the other, and `matching` [head] of layer
+0, to the right exemplar minus the other. Trained, and looked at, without the forbidden attention.
 """
 
 import numpy as np
