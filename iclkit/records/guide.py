@@ -51,7 +51,9 @@ LEVERS = {
         "items a class: {dose}, not {instead}", "data", lambda config: config["source"]["n_exemplars"]
     ),
     "spread": Lever(
-        "spread within a class {dose}, not {instead}", "other data", lambda config: config["source"]["spread"]
+        "spread within a class {dose:g}, not {instead:g}",
+        "other data",
+        lambda config: config["source"]["spread"],
     ),
     "bursty": Lever(
         "{dose:.0%} of the sequences bursty, not {instead:.0%}",
@@ -59,7 +61,7 @@ LEVERS = {
         lambda config: config["task"].get("bursty", FewShot.bursty),
     ),
     "zipf": Lever(
-        "classes by Zipf's law, exponent {dose}, not {instead}",
+        "classes by Zipf's law, exponent {dose:g}, not {instead:g}",
         "rare classes are rare",
         lambda config: config["task"].get("zipf", FewShot.zipf),
     ),
@@ -71,18 +73,22 @@ LEVERS = {
         "warm-up of {dose:,} updates, not {instead:,}", "nothing", lambda config: config["training"]["warmup"]
     ),
     "tables' rate": Lever(
-        "label table and unembedding at {dose} of the rate, not {instead}",
+        "learning rate of label table and unembedding × {dose:g}, not × {instead:g}",
         "nothing",
         lambda config: dict(config["training"]["rates"])["_W_U"],
     ),
-    "decay everywhere": Lever("weight decay {dose} on all weights, not {instead}", "a dose to find", decay),
-    "decay tables": Lever(
-        "weight decay {dose} on embeddings and unembedding, not {instead}", "a dose to find", decay
+    "decay everywhere": Lever(
+        "weight decay {dose:g} on all weights, not {instead:g}", "a dose to find", decay
     ),
-    "decay attention": Lever("weight decay {dose} on attention, not {instead}", "a dose to find", decay),
+    "decay tables": Lever(
+        "weight decay {dose:g} on embeddings and unembedding, not {instead:g}", "a dose to find", decay
+    ),
+    "decay attention": Lever("weight decay {dose:g} on attention, not {instead:g}", "a dose to find", decay),
     "forbidden": Lever("no attention from a label to the item before it", "a mask"),
     "start": Lever("start from {dose:,} updates on data that the weights alone answer", "a first training"),
-    "decay of chains": Lever("weight decay {dose} on all weights, not {instead}", "a dose to find", decay),
+    "decay of chains": Lever(
+        "weight decay {dose:g} on all weights, not {instead:g}", "a dose to find", decay
+    ),
     "width of chains": Lever(
         "width {dose}, not {instead}", "parameters", lambda config: config["model"]["d_model"]
     ),

@@ -145,6 +145,8 @@ def test_the_table_is_sorted_and_says_what_to_do():
     assert len(lines) == len(made) and all(line.count("|") == 9 for line in lines)
     outcomes = [line.split(" | ")[6].rpartition(",")[0] for line in lines]
     assert outcomes == sorted(outcomes, key=OUTCOMES.index) and len(set(outcomes)) >= 3
+    ups = [line.split(" | ")[3] for line in lines if " | up, " in line and "lean" not in line]
+    assert ups == sorted(ups, reverse=True) and len(set(ups)) > 1, "the largest change first"
     (line,) = [line for line in lines if "heads a layer: 1, not 2" in line]
     assert "| .50 | −.40 (−.40 to −.40) | .00 (.00 to .00) |" in line and "down, 3" in line
     assert line.endswith("| synthetic exemplars, 2 layers, 12,000 updates; levers_401 |")
