@@ -30,7 +30,7 @@ class TrainConfig:
 
     steps: int = 1000
     lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple | list = (0.9, 0.98)
     weight_decay: float = 0.01
     warmup: int = 0
     schedule: str = "constant"

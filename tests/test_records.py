@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from iclkit import records
+from iclkit import TrainConfig, records
 from iclkit.records import __main__ as command
 from iclkit.records import claims, recipes, scorecard, store
 from iclkit.records.claims import Claim, Measured
@@ -312,6 +312,14 @@ def test_a_recipe_has_what_making_needs(name):
     assert recipe.COST and recipe.SEEDS
     for at in ("book", "paper"):
         assert recipe.configs(at) == json.loads(json.dumps(recipe.configs(at))), "configs must be JSON values"
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
+def test_the_training_of_a_config_is_one_that_can_be_made(recipe):
+    for config in recipe.configs("book"):
+        if "training" in config:
+            training = config["training"]
+            assert {name: getattr(TrainConfig(**training), name) for name in training} == training
 
 
 def probed() -> list[str]:
