@@ -56,7 +56,9 @@ def ex2(answer):
             "that is the rate at the end for all updates; each has its own": (1 - dose * rates[-1])
             ** updates,
             "the warm-up ends: from then on the rate is lr": (1 - dose * unending).prod(),
-            "the first update has the rate lr/warmup, not 0": (1 - dose * from_zero).prod(),
+            "the first update has the rate lr/warmup, not 0; or is one update missing?": (
+                1 - dose * from_zero
+            ).prod(),
             "an update takes its share of what is left: multiply, do not add up": 1 - dose * rates.sum(),
             "decoupled decay goes by the rate: 1 − lr_t·decay": (1 - decay * rates).prod(),
         }

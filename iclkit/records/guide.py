@@ -37,7 +37,9 @@ def decay(config: dict) -> float:
 LEVERS = {
     "matched": Lever("show the very item asked for: a class has one item in a sequence", "exact copies"),
     "features": Lever(
-        "{dose} features, not {instead}", "a look at the inputs", lambda config: config["source"]["features"]
+        "{dose} features, not {instead}",
+        "a look at the inputs",
+        lambda config: {"principal": "plain"}.get(config["source"]["features"], config["source"]["features"]),
     ),
     "composites": Lever(
         "two drawings are a class: {dose:,} classes, not {instead:,}; more items of each, wider inputs",
@@ -166,6 +168,9 @@ def guide(records: Mapping) -> list[Row]:
             f"add iclkit.records.load({missing[0]!r})"
         )
     given = {name: records[name] for name in RECORDS}
+    for name, record in given.items():
+        if getattr(record, "name", name) != name:
+            raise ValueError(f"expected the record {name} under its name; got {record.name}")
     return [
         *of_levers(given["levers_401"]),
         of_matched(given["matched_401"], given["coopetition_301"]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made import Made, chains, drawings, levers, runs, starts
+from made import LOOKS, Made, chains, drawings, levers, runs, starts
 
 from iclkit.records.claims import c401, every
 from iclkit.records.recipes import Piece, levers_401
@@ -75,7 +75,7 @@ def test_t5():
 def test_unknown_names_are_refused():
     with pytest.raises(ValueError, match="expected one of the variants default, matched"):
         c401.variant(levers(), "unmatched")
-    with pytest.raises(ValueError, match="no lever 'dropout'"):
+    with pytest.raises(ValueError, match="levers.*got 'dropout'"):
         c401.doses(levers(), "dropout")
 
 
@@ -88,3 +88,16 @@ def test_variants_stand_as_the_configs_do():
         for seed in (1, 0)
     ]
     assert levers_401.assemble(piece)["accuracy"].tolist() == [[[0, 0], [0, 1]], [[1, 0], [1, 1]]]
+
+
+def test_what_is_late_must_be_there():
+    accuracy = runs()
+    for looks in (0, -1, LOOKS + 1):
+        with pytest.raises(ValueError, match=f"looks must be 1 … {LOOKS}"):
+            c401.late(accuracy, looks=looks)
+    with pytest.raises(ValueError, match=r"expected accuracies \[… look 5\]"):
+        c401.late(accuracy[..., :4])
+    with pytest.raises(ValueError, match="evaluator 0 … 4"):
+        c401.highest(accuracy, 9)
+    with pytest.raises(ValueError, match="classes.*got 'nope'"):
+        c401.doses(levers(), "nope")

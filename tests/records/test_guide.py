@@ -109,7 +109,7 @@ def test_what_stood_there_before_is_read_from_the_config():
     before = {(row.lever, row.instead) for row in rows()}
     assert {("classes", 1600), ("exemplars", 20), ("spread", 0.75), ("bursty", 1.0), ("zipf", 0.0)} <= before
     assert {("heads", 2), ("4 layers", 2), ("warm-up", 4000), ("tables' rate", 0.3)} <= before
-    assert {("decay tables", 0.0), ("features", "principal"), ("composites", 1936)} <= before
+    assert {("decay tables", 0.0), ("features", "plain"), ("composites", 1936)} <= before
     assert {("decay of chains", 0.0), ("width of chains", 16), ("K of chains", 16)} <= before
 
 

@@ -14,13 +14,28 @@ ICL, FLIP, CIWL, IWL = (EVALUATORS.index(name) for name in ("ICL", "Flip", "CIWL
 
 
 def late(accuracy, evaluator: int = FLIP, looks: int = LATE) -> np.ndarray:
-    """Accuracy on one evaluator, the mean of the last looks: `[…]` of `[… look 5]`."""
-    return np.asarray(accuracy, float)[..., -looks:, evaluator].mean(-1)
+    """Accuracy on one evaluator, the mean of the last looks: `[…]` of `[… look 5]`; `ValueError` for others."""
+    accuracy = looked(accuracy, evaluator)
+    if not 1 <= looks <= accuracy.shape[-2]:
+        raise ValueError(f"looks must be 1 … {accuracy.shape[-2]}, as many as there are; got {looks}")
+    return accuracy[..., -looks:, evaluator].mean(-1)
+
+
+def looked(accuracy, evaluator: int) -> np.ndarray:
+    """Accuracies as real numbers; `ValueError` unless they are `[… look 5]` and the evaluator one of the 5."""
+    accuracy = np.asarray(accuracy, float)
+    known = range(len(EVALUATORS))
+    if accuracy.ndim < 2 or accuracy.shape[-1] != len(known) or evaluator not in known:
+        raise ValueError(
+            f"expected accuracies [… look {len(known)}] and an evaluator 0 … {len(known) - 1} "
+            f"({', '.join(EVALUATORS)}); got shape {list(accuracy.shape)} and {evaluator!r}"
+        )
+    return accuracy
 
 
 def highest(accuracy, evaluator: int = FLIP) -> np.ndarray:
     """The highest accuracy on one evaluator over the looks: `[…]` of `[… look 5]`."""
-    return np.asarray(accuracy, float)[..., evaluator].max(-1)
+    return looked(accuracy, evaluator)[..., evaluator].max(-1)
 
 
 def doses(record, lever: str) -> dict:
@@ -28,10 +43,11 @@ def doses(record, lever: str) -> dict:
     found = {
         config["dose"]: record["accuracy"][number]
         for number, config in enumerate(record.meta["config"])
-        if config["lever"] == lever
+        if config.get("lever") == lever
     }
     if not found:
-        raise ValueError(f"the record has no lever {lever!r}")
+        known = sorted({config["lever"] for config in record.meta["config"] if "lever" in config})
+        raise ValueError(f"expected one of the record's levers, {', '.join(known) or 'none'}; got {lever!r}")
     return found
 
 
@@ -153,7 +169,8 @@ def t4(starts, levers):
             (flip[1:] > flip[0]).all(1).any() and (flip[-1] < AWAY).all()
         ),
         "without previous-token attention there is no ICL, and CIWL is learned": bool(
-            (highest(forbidden, ICL) < AWAY).all() and (late(forbidden, CIWL) > late(plain, CIWL) - GAIN).all()
+            (highest(forbidden, ICL) < AWAY).all()
+            and (late(forbidden, CIWL) > late(plain, CIWL) - GAIN).all()
         ),
         "exact copies keep Flip higher": bool((late(copies) > late(plain) + GAIN).all()),
     }

@@ -43,7 +43,7 @@ def sorted_out(rows: list[Row]) -> tuple[list[str], list[str]]:
 )
 def t6(*records):
     """Reproduced when one of these levers holds in every other setting it was measured in, at least one."""
-    rows = [row for row in guide(dict(zip(RECORDS, records))) if row.measure == LATE_FLIP]
+    rows = [row for row in guide(dict(zip(RECORDS, records, strict=True))) if row.measure == LATE_FLIP]
     keep, hold = sorted_out(rows)
     verdict = VERDICTS[0] if hold else VERDICTS[1] if keep else VERDICTS[2]
     here = [row for row in rows if row.where.startswith(DEFAULT)]
