@@ -138,6 +138,13 @@ def test_a_missing_record_is_named(name):
         guide(given)
 
 
+def test_a_record_under_another_name_is_refused():
+    given = guided()
+    given["starts_304"].name = "markov_401"
+    with pytest.raises(ValueError, match="expected the record starts_304 under its name; got markov_401"):
+        guide(given)
+
+
 def test_the_table_is_sorted_and_says_what_to_do():
     made = rows(levers_401=levers(default=runs(0.5), matched=runs(0.9), heads_1=runs(0.1)))
     shown = table(made)
